@@ -1,0 +1,37 @@
+// Package devices lists the card models. Each lives in a package of its own
+// that says which driver and datasheet it follows; all stand on package nic.
+package devices
+
+import (
+	"fmt"
+	"strings"
+
+	"nicemu/devices/generic"
+	"nicemu/devices/ixgbe"
+	"nicemu/devices/nic"
+)
+
+var profiles = []func() *nic.Device{
+	generic.New,
+	ixgbe.New,
+}
+
+// New returns a fresh profile of the device called name, to be adjusted and
+// built.
+func New(name string) (*nic.Device, error) {
+	for _, p := range profiles {
+		if d := p(); d.Name == name {
+			return d, nil
+		}
+	}
+	return nil, fmt.Errorf("unknown device %q, expected one of %s", name, strings.Join(Names(), ", "))
+}
+
+// Names are all device names.
+func Names() []string {
+	var names []string
+	for _, p := range profiles {
+		names = append(names, p().Name)
+	}
+	return names
+}

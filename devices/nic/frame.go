@@ -1,0 +1,90 @@
+package nic
+
+import "nicemu/devices/engine"
+
+// Frame is one sk_buff on its way through a card: a single wire packet, or a
+// GSO frame that the card sends as several.
+type Frame struct {
+	Data []byte // what the port read or the capture held; may be nil in a model run
+
+	Len      int    // bytes, as skb->len: headers once and the whole payload, no FCS
+	Segs     int    // wire packets it becomes, at least 1
+	SegSize  int    // payload bytes of every segment but the last; 0 for a single packet
+	HdrLen   int    // header bytes that every segment repeats
+	Queue    int    // transmit queue; receive queue on the way up
+	Priority uint32 // skb->priority
+	Offload  bool   // asks for checksum, TSO or VLAN insertion: a context descriptor on most cards
+	Bufs     []Buf  // how the sk_buff lies in memory; nil = one linear buffer
+	Linear   int    // with Bufs: how many of them are the linear part (0 or 1)
+
+	Launch engine.Time // launch time (SO_TXTIME); 0 = none
+	Flow   uint32
+	Seq    uint64
+
+	Stamps
+
+	desc int    // descriptors held in the ring
+	bql  uint32 // bytes reported to BQL
+	rs   bool   // report status asked for
+	refs int8
+}
+
+// Buf is one DMA-contiguous piece of an sk_buff.
+type Buf struct {
+	Addr uint64 // bus address: its low bits decide where a card splits the piece
+	Len  int    // bytes
+}
+
+// Stamps are the times of a frame's way down, each the zero value until passed.
+type Stamps struct {
+	Enqueued  engine.Time // given to the qdisc or source queue
+	Posted    engine.Time // descriptors written
+	Fetched   engine.Time // data wholly in the card
+	WireStart engine.Time // first bit of the (first) preamble
+	WireEnd   engine.Time // last bit of the (last) FCS
+	Completed engine.Time // descriptors freed by the driver
+}
+
+// Wire is the frame's bytes on the wire without preamble, FCS and gap, with the
+// headers of every segment: what qdisc_pkt_len counts.
+func (f *Frame) Wire() int { return f.Len + (f.Segs-1)*f.HdrLen }
+
+// segWire is the wire bytes of segment i.
+func (f *Frame) segWire(i int) int {
+	if f.Segs == 1 {
+		return f.Len
+	}
+	if i < f.Segs-1 {
+		return f.HdrLen + f.SegSize
+	}
+	return f.Len - (f.Segs-1)*f.SegSize
+}
+
+// Single makes f a plain frame of n bytes.
+func (f *Frame) Single(n int) { f.Len, f.Segs, f.SegSize, f.HdrLen = n, 1, 0, 0 }
+
+// GSO makes f a frame of n bytes whose hdr header bytes are repeated before
+// every size bytes of payload.
+func (f *Frame) GSO(n, hdr, size int) {
+	f.Len, f.HdrLen, f.SegSize = n, hdr, size
+	f.Segs = max(1, (n-hdr+size-1)/size)
+	f.Offload = true
+	if f.Segs == 1 {
+		f.SegSize = 0
+	}
+}
+
+// Retain keeps f for a second owner; each owner calls Release once.
+func (f *Frame) Retain() { f.refs++ }
+
+// Release gives one ownership up and reports whether it was the last, on which
+// the frame may be used again.
+func (f *Frame) Release() bool {
+	f.refs--
+	return f.refs < 0
+}
+
+// Reset empties a frame for its next use and keeps its memory.
+func (f *Frame) Reset() {
+	*f = Frame{Data: f.Data, Bufs: f.Bufs[:0]}
+}

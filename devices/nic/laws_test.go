@@ -1,0 +1,216 @@
+package nic_test
+
+import (
+	"fmt"
+	"testing"
+
+	"nicemu/devices"
+	"nicemu/devices/engine"
+	"nicemu/devices/nic"
+	"nicemu/devices/nic/nictest"
+
+	"pgregory.net/rapid"
+)
+
+// override draws legal values for some of the knobs that change how frames
+// move.
+func override(t *rapid.T, d *nic.Device) {
+	pick := func(key string, values ...string) {
+		for _, k := range d.Keys() {
+			if k == key && rapid.Bool().Draw(t, "turn "+key) {
+				v := rapid.SampledFrom(values).Draw(t, key)
+				if err := d.Set(key, v); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+	}
+	pick("queues", "1", "2", "4")
+	pick("ring.tx", "64", "128", "256", "512")
+	pick("ring.rx", "64", "256")
+	pick("bql", "on", "off")
+	pick("bql.limit_min", "3kb")
+	pick("bql.limit_max", "9kb", "100kb")
+	pick("fetch.latency", "860ns", "20us")
+	pick("fetch.per_descriptor", "119ns")
+	pick("fetch.bus_rate", "2gbit", "20gbit")
+	pick("fetch.outstanding", "1", "4", "16")
+	pick("packet_buffers", "20kb")
+	pick("max_packet", "1514b", "4032b")
+	pick("arbitration", "strict", "rr", "drr")
+	pick("writeback.threshold", "8", "16")
+	pick("writeback.rs_stride", "4")
+	pick("writeback.rs_descriptors", "4")
+	pick("writeback.latency", "30us", "1us")
+	pick("coalesce.rx_usecs", "0us", "10us", "1ms")
+	pick("napi.tx_work", "8")
+	pick("napi.tx_again", "8")
+	pick("napi.weight", "2")
+	pick("napi.repoll", "on")
+	pick("napi.stall_rate", "1000")
+	pick("napi.stall_mean", "150us")
+	pick("cpu.interrupt", "2us")
+	pick("cpu.clean", "200ns")
+	pick("cpu.receive", "700ns")
+	pick("watchdog", "5ms")
+	for _, k := range d.Knobs() {
+		if k.Key == "coalesce.mode" {
+			pick(k.Key, k.Enum...)
+		}
+	}
+}
+
+// TestLawsHoldAtEveryStep drives every device, with random legal overrides,
+// through random sends, receptions, pauses of the link and waits, and audits
+// conservation, order, BQL and the stop bits after each step; in the end
+// everything must have drained and no queue may be stopped.
+func TestLawsHoldAtEveryStep(t *testing.T) {
+	steps := map[string]int{}
+	for _, name := range devices.Names() {
+		t.Run(name, func(t *testing.T) {
+			rapid.Check(t, func(t *rapid.T) {
+				d, err := devices.New(name)
+				if err != nil {
+					t.Fatal(err)
+				}
+				override(t, d)
+				r, err := nictest.New(d, rapid.Uint64().Draw(t, "seed"))
+				if err != nil {
+					t.Skip(err) // overrides that contradict each other
+				}
+				steps[name] += walk(t, r)
+			})
+			t.Logf("%d steps audited", steps[name])
+		})
+	}
+}
+
+func walk(t *rapid.T, r *nictest.Rig) int {
+	rate := int64(r.NIC.Config().Link.Rate)
+	rng := r.Eng.Rand()
+	const steps = 1500
+	obeyBQL := rapid.Bool().Draw(t, "obey BQL")
+	for i := range steps {
+		switch op := rng.IntN(100); {
+		case op < 60:
+			q := rng.IntN(r.NIC.Queues())
+			drv, stack := r.NIC.XOFF(q)
+			if drv || stack && obeyBQL {
+				break
+			}
+			f := r.Frame(q)
+			if rng.IntN(5) == 0 {
+				hdr := 54 + rng.IntN(30)
+				f.GSO(hdr+1+rng.IntN(65000), hdr, 500+rng.IntN(960))
+			} else {
+				f.Single(60 + rng.IntN(1455))
+			}
+			r.Post(f, rng.IntN(4) == 0)
+		case op < 75:
+			f := r.Frame(rng.IntN(r.NIC.Queues()))
+			f.Single(60 + rng.IntN(1455))
+			r.NIC.Receive(f)
+		case op < 77:
+			r.NIC.SetRate([]int64{0, rate / 10, rate}[rng.IntN(3)])
+		default:
+			r.Eng.AdvanceTo(r.Eng.Now() + engine.Time(rng.IntN(100_000)))
+		}
+		if err := audit(r); err != nil {
+			t.Fatalf("step %d at %d ns: %v", i, r.Eng.Now(), err)
+		}
+	}
+	r.NIC.SetRate(rate)
+	for q := range r.NIC.Queues() {
+		r.NIC.Flush(q)
+	}
+	r.Eng.AdvanceTo(r.Eng.Now() + 20*engine.Second)
+	if err := audit(r); err != nil {
+		t.Fatalf("drained: %v", err)
+	}
+	s := r.NIC.Stats()
+	if s.Queued.Frames != 0 || s.Arrived != s.Delivered.Plus(s.RXDropped) {
+		t.Fatalf("not drained: %+v", s)
+	}
+	for q := range r.NIC.Queues() {
+		if r.Stopped(q) || r.NIC.RingUsed(q) != 0 {
+			t.Fatalf("queue %d: stopped %v, %d descriptors in use after draining", q, r.Stopped(q), r.NIC.RingUsed(q))
+		}
+	}
+	return steps
+}
+
+func audit(r *nictest.Rig) error {
+	if r.Err != nil {
+		return r.Err
+	}
+	return r.NIC.Audit()
+}
+
+// Line rate is exact: n frames back to back take n times their wire time, the
+// rounding of one nanosecond not added up.
+func TestLineRateDoesNotDrift(t *testing.T) {
+	for _, rate := range []string{"1gbit", "10gbit", "937mbit"} {
+		d, _ := devices.New("generic")
+		if err := d.Set("link.rate", rate); err != nil {
+			t.Fatal(err)
+		}
+		d.Config.BQL.On = false // its limit starts at 0: the first frames are far apart
+		r, err := nictest.New(d, 1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		n := 0
+		var last engine.Time
+		r.OnWire = func(_ *nic.Frame, end engine.Time) { n++; last = end }
+		r.Saturate(1514)
+		r.Eng.AdvanceTo(engine.Second)
+		want := engine.Time((float64(n)*1538 - 12) * 8 * 1e9 / float64(d.Config.Link.Rate))
+		if diff := last - want; diff < -1 || diff > 1 {
+			t.Fatalf("%s: frame %d ends at %d, want %d", rate, n, last, want)
+		}
+	}
+}
+
+func TestSteadyStateAllocatesNothing(t *testing.T) {
+	for _, name := range devices.Names() {
+		d, _ := devices.New(name)
+		r, err := nictest.New(d, 1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Saturate(1514)
+		r.Eng.AdvanceTo(100 * engine.Millisecond)
+		if n := testing.AllocsPerRun(20, func() { r.Eng.AdvanceTo(r.Eng.Now() + engine.Millisecond) }); n != 0 {
+			t.Errorf("%s: %v allocations a millisecond", name, n)
+		}
+	}
+}
+
+func BenchmarkFrame(b *testing.B) {
+	for _, name := range devices.Names() {
+		b.Run(name, func(b *testing.B) {
+			d, _ := devices.New(name)
+			r, err := nictest.New(d, 1)
+			if err != nil {
+				b.Fatal(err)
+			}
+			r.Saturate(1514)
+			r.Eng.AdvanceTo(10 * engine.Millisecond)
+			b.ReportAllocs()
+			b.ResetTimer()
+			for end := r.Completed + uint64(b.N); r.Completed < end; {
+				r.Eng.Step()
+			}
+			b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "frames/s")
+		})
+	}
+}
+
+func ExampleDevice() {
+	d, _ := devices.New("generic")
+	fmt.Println(d.Set("ring.tx", "4"))
+	fmt.Println(d.Set("link.rate", "100"))
+	// Output:
+	// ring.tx = "4": expected 8 to 65536
+	// link.rate = "100": rate "100": no unit; expected a number and a unit, e.g. 1gbit
+}

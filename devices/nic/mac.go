@@ -1,0 +1,257 @@
+package nic
+
+import (
+	"math/bits"
+
+	"nicemu/devices/engine"
+)
+
+// Shaper holds frames of one queue back at the MAC: a launch time, a credit, a
+// gate, a guard for somebody else's launch time.
+type Shaper interface {
+	// Eligible says whether f, whose next unit is bytes long, may start at t;
+	// if not, when to ask again at the latest ([engine.Never]: when another
+	// frame becomes resident or has been sent).
+	Eligible(t engine.Time, f *Frame, bytes int) (ok bool, retry engine.Time)
+	// Sent tells of every unit that the queue sent, preamble to gap.
+	Sent(start, end engine.Time, bytes int)
+}
+
+// mac chooses between the queues with a resident unit and serializes it. The
+// choice for the next unit falls when the last data byte of the present one has
+// been read: FCS and gap are still to come, as in a pipelined arbiter.
+type mac struct {
+	nic  *NIC
+	rate int64 // bits a second; 0 = paused
+
+	readyMask uint64     // queues with a resident unit
+	order     queueOrder // shared packet buffer: whose unit came in which order
+
+	cur      *txq
+	curBytes int
+	curStart engine.Time
+	curLast  bool // the frame's last unit
+
+	free  engine.Time // when the medium may carry the next preamble
+	rest  int64       // what free was rounded down by, in 1/rate ns
+	done  engine.Timer
+	retry engine.Timer
+
+	turn  int  // rr, drr: whose turn it is
+	fresh bool // drr: the turn has just come
+}
+
+func (m *mac) init(n *NIC) {
+	m.nic, m.rate, m.fresh = n, int64(n.cfg.Link.Rate), true
+	n.eng.Init(&m.done, m.finish)
+	n.eng.Init(&m.retry, m.kick)
+}
+
+// resident tells that k more units of q can be sent.
+func (m *mac) resident(q *txq, k int) {
+	m.readyMask |= 1 << q.index
+	if m.nic.fetcher.shared {
+		for range k {
+			m.order.push(uint8(q.index))
+		}
+	}
+}
+
+// kick starts a unit if the MAC is idle and some queue may send.
+func (m *mac) kick() {
+	if m.cur != nil || m.readyMask == 0 || m.rate == 0 {
+		return
+	}
+	start := max(m.nic.eng.Now(), m.free)
+	if q := m.pick(start); q != nil {
+		m.begin(q, start)
+	}
+}
+
+// pick arbitrates; if all that is resident is held back, it arms a retry.
+func (m *mac) pick(start engine.Time) *txq {
+	retry := engine.Never
+	switch {
+	case m.nic.fetcher.shared:
+		q := &m.nic.tx[m.order.head()]
+		if m.eligible(q, start, &retry) {
+			m.order.pop()
+			return q
+		}
+	case m.nic.cfg.Arbitration == "drr":
+		return m.deficitRoundRobin()
+	default:
+		first := 0
+		if m.nic.cfg.Arbitration == "rr" {
+			first = m.turn
+		}
+		// From `first` up, then from 0 up to it.
+		for _, part := range [2]uint64{m.readyMask >> first << first, m.readyMask &^ (^uint64(0) << first)} {
+			for ; part != 0; part &= part - 1 {
+				q := &m.nic.tx[bits.TrailingZeros64(part)]
+				if m.eligible(q, start, &retry) {
+					m.turn = (q.index + 1) % len(m.nic.tx)
+					return q
+				}
+			}
+		}
+	}
+	if retry != engine.Never {
+		m.nic.eng.At(&m.retry, retry)
+	}
+	return nil
+}
+
+func (m *mac) eligible(q *txq, start engine.Time, retry *engine.Time) bool {
+	for _, s := range q.shapers {
+		if ok, at := s.Eligible(start, q.at(q.sent), m.unit(q)); !ok {
+			*retry = min(*retry, at)
+			return false
+		}
+	}
+	return true
+}
+
+// deficitRoundRobin is DRR by wire bytes (Shreedhar and Varghese, 1995).
+func (m *mac) deficitRoundRobin() *txq {
+	for {
+		q := &m.nic.tx[m.turn]
+		if q.ready > 0 {
+			if m.fresh {
+				q.deficit += int(m.nic.cfg.Quantum)
+				m.fresh = false
+			}
+			if need := m.unit(q); need <= q.deficit {
+				q.deficit -= need
+				return q
+			}
+		} else {
+			q.deficit = 0
+		}
+		m.turn = (m.turn + 1) % len(m.nic.tx)
+		m.fresh = true
+	}
+}
+
+// unit is the size of q's next unit.
+func (m *mac) unit(q *txq) int {
+	f := q.at(q.sent)
+	if m.nic.fetcher.segment {
+		return f.segWire(q.sendSeg)
+	}
+	return f.Wire()
+}
+
+func (m *mac) begin(q *txq, start engine.Time) {
+	f := q.at(q.sent)
+	l := &m.nic.cfg.Link
+	bytes, packets := m.unit(q), f.Segs
+	m.curLast = true
+	if m.nic.fetcher.segment {
+		packets = 1
+		m.curLast = q.sendSeg == f.Segs-1
+	}
+	if q.sendSeg == 0 {
+		f.WireStart = start
+	}
+	if start != m.free {
+		m.rest = 0
+	}
+	total := int64(bytes+packets*(l.Preamble+l.FCS+l.Gap))*8*int64(engine.Second) + m.rest
+	m.free = start + engine.Time(total/m.rate)
+	m.rest = total % m.rate
+	f.WireEnd = m.free - m.byteTime(l.Gap)
+	m.cur, m.curBytes, m.curStart = q, bytes, start
+	if q.ready--; q.ready == 0 {
+		m.readyMask &^= 1 << q.index
+	}
+	m.nic.eng.At(&m.done, m.free-m.byteTime(l.FCS+l.Gap))
+}
+
+func (m *mac) byteTime(bytes int) engine.Time {
+	return engine.Time(int64(bytes) * 8 * int64(engine.Second) / m.rate)
+}
+
+// finish runs when the last data byte has been read: the packet buffer is free
+// again, the frame is on its way, and the next unit is chosen.
+func (m *mac) finish() {
+	q, n := m.cur, m.nic
+	m.cur = nil
+	for _, s := range q.shapers {
+		s.Sent(m.curStart, m.free, m.curBytes)
+	}
+	if !m.curLast {
+		q.sendSeg++
+		n.fetcher.release(q, m.curBytes)
+		m.kick()
+		return
+	}
+	f := q.at(q.sent)
+	q.sendSeg = 0
+	q.sent++
+	q.stats.Sent.add(f.Wire())
+	n.fetcher.release(q, m.curBytes)
+	m.kick()
+	n.wire.Transmit(f, f.WireEnd)
+	q.frameSent()
+}
+
+// abort takes q's unit off the wire.
+func (m *mac) abort(q *txq) {
+	if m.cur == q {
+		m.nic.eng.Cancel(&m.done)
+		m.cur = nil
+		m.free, m.rest = m.nic.eng.Now(), 0
+	}
+}
+
+// forget drops what is resident of q.
+func (m *mac) forget(q *txq) {
+	m.readyMask &^= 1 << q.index
+	m.order.remove(uint8(q.index))
+}
+
+// Head is the frame of queue q that would be sent next, nil if none is
+// resident.
+func (n *NIC) Head(q int) *Frame {
+	if t := &n.tx[q]; t.ready > 0 {
+		return t.at(t.sent)
+	}
+	return nil
+}
+
+// queueOrder is a queue of queue numbers that grows to its high-water mark.
+type queueOrder struct {
+	buf      []uint8
+	first, n int
+}
+
+func (o *queueOrder) head() uint8 { return o.buf[o.first] }
+
+func (o *queueOrder) push(q uint8) {
+	if o.n == len(o.buf) {
+		grown := make([]uint8, max(64, 2*len(o.buf)))
+		for i := range o.n {
+			grown[i] = o.buf[(o.first+i)%len(o.buf)]
+		}
+		o.buf, o.first = grown, 0
+	}
+	o.buf[(o.first+o.n)%len(o.buf)] = q
+	o.n++
+}
+
+func (o *queueOrder) pop() {
+	o.first = (o.first + 1) % len(o.buf)
+	o.n--
+}
+
+func (o *queueOrder) remove(q uint8) {
+	for range o.n {
+		if h := o.head(); h == q {
+			o.pop()
+		} else {
+			o.pop()
+			o.push(h)
+		}
+	}
+}
