@@ -7,9 +7,9 @@ import "nicemu/devices/engine"
 // stretched by those that interrupt it. Work of cost zero runs at once.
 type CPU struct {
 	eng     *engine.Engine
-	soft    workRing // pending softirq work, the head runs
+	soft    engine.FIFO[work] // pending softirq work, the head runs
 	softEnd engine.Timer
-	app     workRing // pending application work, the head runs
+	app     engine.FIFO[work] // pending application work, the head runs
 	appEnd  engine.Timer
 	resumed engine.Time // when the head of app last got the core
 	busy    engine.Time // core time spent
@@ -30,12 +30,12 @@ func NewCPU(e *engine.Engine) *CPU {
 
 // Softirq runs done after cost of core time, ahead of any application work.
 func (c *CPU) Softirq(cost engine.Time, done func()) {
-	if cost == 0 && c.soft.n == 0 {
+	if cost == 0 && c.soft.Len() == 0 {
 		done()
 		return
 	}
-	c.soft.push(work{cost, done})
-	if c.soft.n == 1 {
+	c.soft.Push(work{cost, done})
+	if c.soft.Len() == 1 {
 		c.pauseApp()
 		c.eng.After(&c.softEnd, cost)
 	}
@@ -43,12 +43,12 @@ func (c *CPU) Softirq(cost engine.Time, done func()) {
 
 // App runs done after cost of core time that no softirq took.
 func (c *CPU) App(cost engine.Time, done func()) {
-	if cost == 0 && c.soft.n == 0 && c.app.n == 0 {
+	if cost == 0 && c.soft.Len() == 0 && c.app.Len() == 0 {
 		done()
 		return
 	}
-	c.app.push(work{cost, done})
-	if c.app.n == 1 && c.soft.n == 0 {
+	c.app.Push(work{cost, done})
+	if c.app.Len() == 1 && c.soft.Len() == 0 {
 		c.resumeApp()
 	}
 }
@@ -56,29 +56,29 @@ func (c *CPU) App(cost engine.Time, done func()) {
 // Busy is the core time spent so far.
 func (c *CPU) Busy() engine.Time {
 	b := c.busy
-	if c.soft.n > 0 {
-		b += c.soft.head().left - (c.eng.Due(&c.softEnd) - c.eng.Now())
-	} else if c.app.n > 0 {
+	if c.soft.Len() > 0 {
+		b += c.soft.Head().left - (c.eng.Due(&c.softEnd) - c.eng.Now())
+	} else if c.app.Len() > 0 {
 		b += c.eng.Now() - c.resumed
 	}
 	return b
 }
 
 func (c *CPU) softDone() {
-	w := c.soft.pop()
+	w := c.soft.Pop()
 	c.busy += w.left
 	w.done()
 	switch {
-	case c.soft.n > 0:
-		c.eng.After(&c.softEnd, c.soft.head().left)
-	case c.app.n > 0 && !c.appEnd.Armed():
+	case c.soft.Len() > 0:
+		c.eng.After(&c.softEnd, c.soft.Head().left)
+	case c.app.Len() > 0 && !c.appEnd.Armed():
 		c.resumeApp()
 	}
 }
 
 func (c *CPU) resumeApp() {
 	c.resumed = c.eng.Now()
-	c.eng.After(&c.appEnd, c.app.head().left)
+	c.eng.After(&c.appEnd, c.app.Head().left)
 }
 
 func (c *CPU) pauseApp() {
@@ -87,43 +87,15 @@ func (c *CPU) pauseApp() {
 	}
 	c.eng.Cancel(&c.appEnd)
 	ran := c.eng.Now() - c.resumed
-	c.app.head().left -= ran
+	c.app.Head().left -= ran
 	c.busy += ran
 }
 
 func (c *CPU) appDone() {
-	w := c.app.pop()
+	w := c.app.Pop()
 	c.busy += w.left
 	w.done()
-	if c.app.n > 0 && c.soft.n == 0 && !c.appEnd.Armed() {
+	if c.app.Len() > 0 && c.soft.Len() == 0 && !c.appEnd.Armed() {
 		c.resumeApp()
 	}
-}
-
-// workRing is a queue that grows to its high-water mark and then stays.
-type workRing struct {
-	buf      []work
-	first, n int
-}
-
-func (r *workRing) head() *work { return &r.buf[r.first] }
-
-func (r *workRing) push(w work) {
-	if r.n == len(r.buf) {
-		grown := make([]work, max(8, 2*len(r.buf)))
-		for i := range r.n {
-			grown[i] = r.buf[(r.first+i)%len(r.buf)]
-		}
-		r.buf, r.first = grown, 0
-	}
-	r.buf[(r.first+r.n)%len(r.buf)] = w
-	r.n++
-}
-
-func (r *workRing) pop() work {
-	w := r.buf[r.first]
-	r.buf[r.first] = work{}
-	r.first = (r.first + 1) % len(r.buf)
-	r.n--
-	return w
 }

@@ -24,8 +24,8 @@ type mac struct {
 	nic  *NIC
 	rate int64 // bits a second; 0 = paused
 
-	readyMask uint64     // queues with a resident unit
-	order     queueOrder // shared packet buffer: whose unit came in which order
+	readyMask uint64             // queues with a resident unit
+	order     engine.FIFO[uint8] // shared packet buffer: whose unit came in which order
 
 	cur      *txq
 	curBytes int
@@ -52,7 +52,7 @@ func (m *mac) resident(q *txq, k int) {
 	m.readyMask |= 1 << q.index
 	if m.nic.fetcher.shared {
 		for range k {
-			m.order.push(uint8(q.index))
+			m.order.Push(uint8(q.index))
 		}
 	}
 }
@@ -73,9 +73,9 @@ func (m *mac) pick(start engine.Time) *txq {
 	retry := engine.Never
 	switch {
 	case m.nic.fetcher.shared:
-		q := &m.nic.tx[m.order.head()]
+		q := &m.nic.tx[*m.order.Head()]
 		if m.eligible(q, start, &retry) {
-			m.order.pop()
+			m.order.Pop()
 			return q
 		}
 	case m.nic.cfg.Arbitration == "drr":
@@ -208,7 +208,11 @@ func (m *mac) abort(q *txq) {
 // forget drops what is resident of q.
 func (m *mac) forget(q *txq) {
 	m.readyMask &^= 1 << q.index
-	m.order.remove(uint8(q.index))
+	for range m.order.Len() {
+		if i := m.order.Pop(); i != uint8(q.index) {
+			m.order.Push(i)
+		}
+	}
 }
 
 // Head is the frame of queue q that would be sent next, nil if none is
@@ -218,40 +222,4 @@ func (n *NIC) Head(q int) *Frame {
 		return t.at(t.sent)
 	}
 	return nil
-}
-
-// queueOrder is a queue of queue numbers that grows to its high-water mark.
-type queueOrder struct {
-	buf      []uint8
-	first, n int
-}
-
-func (o *queueOrder) head() uint8 { return o.buf[o.first] }
-
-func (o *queueOrder) push(q uint8) {
-	if o.n == len(o.buf) {
-		grown := make([]uint8, max(64, 2*len(o.buf)))
-		for i := range o.n {
-			grown[i] = o.buf[(o.first+i)%len(o.buf)]
-		}
-		o.buf, o.first = grown, 0
-	}
-	o.buf[(o.first+o.n)%len(o.buf)] = q
-	o.n++
-}
-
-func (o *queueOrder) pop() {
-	o.first = (o.first + 1) % len(o.buf)
-	o.n--
-}
-
-func (o *queueOrder) remove(q uint8) {
-	for range o.n {
-		if h := o.head(); h == q {
-			o.pop()
-		} else {
-			o.pop()
-			o.push(h)
-		}
-	}
 }
