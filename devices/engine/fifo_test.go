@@ -12,7 +12,8 @@ func TestFIFOKeepsItsOrder(t *testing.T) {
 		var model []int
 		for i := range rapid.IntRange(0, 100).Draw(t, "steps") {
 			if len(model) > 0 && rapid.Bool().Draw(t, "pop") {
-				if h, x := *q.Head(), q.Pop(); h != model[0] || x != model[0] {
+				h := *q.Head()
+				if x := q.Pop(); h != model[0] || x != model[0] {
 					t.Fatalf("head %d, popped %d, want %d", h, x, model[0])
 				}
 				model = model[1:]
