@@ -14,6 +14,8 @@ type Frame struct {
 	Queue    int    // transmit queue; receive queue on the way up
 	Priority uint32 // skb->priority
 	Offload  bool   // asks for checksum, TSO or VLAN insertion: a context descriptor on most cards
+	XDP      bool   // sent by XDP_TX or XDP_REDIRECT, past the qdisc and the stop bits
+	ECN      uint8  // the two ECN bits of the IP header (RFC 3168): 0 not capable, 1 and 2 capable, 3 marked
 	Bufs     []Buf  // how the sk_buff lies in memory; nil = one linear buffer
 	Linear   int    // with Bufs: how many of them are the linear part (0 or 1)
 
@@ -22,6 +24,8 @@ type Frame struct {
 	Seq    uint64
 
 	Stamps
+
+	Next *Frame // for the list that holds it, as sk_buff's next
 
 	desc int    // descriptors held in the ring
 	bql  uint32 // bytes reported to BQL
