@@ -80,6 +80,9 @@ func (n *NIC) Queues() int { return len(n.tx) }
 // Inflight is the bytes that queue q has reported to BQL and not completed.
 func (n *NIC) Inflight(q int) int { return int(n.tx[q].bql.Inflight()) }
 
+// Limit is the BQL limit of queue q, in bytes.
+func (n *NIC) Limit(q int) int { return int(n.tx[q].bql.Limit()) }
+
 // RingUsed is the descriptors of queue q in use.
 func (n *NIC) RingUsed(q int) int { return n.tx[q].used }
 

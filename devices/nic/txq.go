@@ -84,6 +84,19 @@ func (n *NIC) Available(q int) int {
 	return int(t.bql.Avail())
 }
 
+// Room is how many more frames of d descriptors each queue q takes before the
+// driver stops it; 0 while it is stopped.
+func (n *NIC) Room(q, d int) int {
+	t := &n.tx[q]
+	if t.drvXOFF {
+		return 0
+	}
+	return 1 + max(0, t.free()-n.cfg.Ring.StopAt)/max(1, d)
+}
+
+// Descriptors is how many descriptors f takes.
+func (n *NIC) Descriptors(f *Frame) int { return n.rules.Descriptors(f) }
+
 // Post is ndo_start_xmit: it writes the frame's descriptors, reports it to BQL,
 // stops the queue when the ring is nearly full and rings the doorbell. It
 // reports false, NETDEV_TX_BUSY, if the frame does not fit; the caller keeps
