@@ -134,11 +134,12 @@ func (s *Segmenter) network(n int) {
 // transport writes sequence number, flags, length and checksum for n bytes of payload.
 func (s *Segmenter) transport(n int, last, whole bool) {
 	l4 := s.buf[s.f.L4:]
-	check := l4[16:18:18]
+	var check []byte
 	if s.f.Proto == protoUDP {
+		check = l4[6:8]
 		binary.BigEndian.PutUint16(l4[4:], uint16(udpLen+n))
-		check = l4[6:8:8]
 	} else {
+		check = l4[16:18]
 		binary.BigEndian.PutUint32(l4[4:], s.seq+uint32(s.done))
 		l4[13] = s.flags
 		if !last {
