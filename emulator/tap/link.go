@@ -1,0 +1,123 @@
+package tap
+
+import (
+	"errors"
+	"fmt"
+	"hash/fnv"
+	"net"
+	"net/netip"
+	"os"
+
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+)
+
+// complete checks the configuration and fills in what follows from the rest.
+func (cfg *Config) complete(nsName string) error {
+	if cfg.Queues == 0 {
+		cfg.Queues = 1
+	}
+	if cfg.Queues < 0 || cfg.Queues > MaxQueues {
+		return fmt.Errorf("TAP %s: %d queues, want 1 to %d", cfg.Name, cfg.Queues, MaxQueues)
+	}
+	if len(cfg.Name) == 0 || len(cfg.Name) >= unix.IFNAMSIZ {
+		return fmt.Errorf("TAP name %q: want 1 to %d bytes", cfg.Name, unix.IFNAMSIZ-1)
+	}
+	if (cfg.TSO || cfg.USO) && !cfg.Csum {
+		return fmt.Errorf("TAP %s: segmentation offload needs checksum offload", cfg.Name)
+	}
+	if cfg.MAC == nil {
+		cfg.MAC = macFor(nsName + "/" + cfg.Name)
+	}
+	if len(cfg.MAC) != 6 {
+		return fmt.Errorf("TAP %s: hardware address %s, want 6 bytes", cfg.Name, cfg.MAC)
+	}
+	return nil
+}
+
+// macFor is a locally administered unicast address that depends on nothing but the name.
+func macFor(name string) net.HardwareAddr {
+	h := fnv.New64a()
+	h.Write([]byte(name))
+	mac := net.HardwareAddr(h.Sum(nil)[2:8])
+	mac[0] = mac[0]&^1 | 2
+	return mac
+}
+
+// setUp configures the device and brings it up. The caller's thread is in the device's namespace, for /proc/sys.
+func setUp(h *netlink.Handle, cfg *Config) (ifindex int, err error) {
+	link, err := h.LinkByName(cfg.Name)
+	if err != nil {
+		return 0, err
+	}
+	step := func(what string, err error) error {
+		if err != nil {
+			return fmt.Errorf("%s: %w", what, err)
+		}
+		return nil
+	}
+	if err := step("hardware address", h.LinkSetHardwareAddr(link, cfg.MAC)); err != nil {
+		return 0, err
+	}
+	if cfg.MTU != 0 {
+		if err := step("MTU", h.LinkSetMTU(link, cfg.MTU)); err != nil {
+			return 0, err
+		}
+	}
+	if cfg.TxQueueLen != 0 {
+		if err := step("txqueuelen", h.LinkSetTxQLen(link, cfg.TxQueueLen)); err != nil {
+			return 0, err
+		}
+	}
+	if err := step("duplicate address detection", detectNoDuplicates(cfg.Name)); err != nil {
+		return 0, err
+	}
+	for _, prefix := range cfg.Addrs {
+		if err := step("address "+prefix.String(), h.AddrAdd(link, address(prefix))); err != nil {
+			return 0, err
+		}
+	}
+	return link.Attrs().Index, step("bring up", h.LinkSetUp(link))
+}
+
+func address(prefix netip.Prefix) *netlink.Addr {
+	addr := &netlink.Addr{IPNet: &net.IPNet{
+		IP:   prefix.Addr().AsSlice(),
+		Mask: net.CIDRMask(prefix.Bits(), prefix.Addr().BitLen()),
+	}}
+	if prefix.Addr().Is6() {
+		addr.Flags = unix.IFA_F_NODAD
+	}
+	return addr
+}
+
+// detectNoDuplicates makes the link-local address usable at once, too. A kernel without IPv6 has no such file.
+func detectNoDuplicates(name string) error {
+	err := os.WriteFile("/proc/sys/net/ipv6/conf/"+name+"/accept_dad", []byte("0"), 0)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	return err
+}
+
+// setOffloads tells the kernel what the card can do for it (TUNSETOFFLOAD).
+func setOffloads(fd int, cfg *Config) error {
+	flags := 0
+	if cfg.Csum {
+		flags |= unix.TUN_F_CSUM
+	}
+	if cfg.TSO {
+		flags |= unix.TUN_F_TSO4 | unix.TUN_F_TSO6 | unix.TUN_F_TSO_ECN
+	}
+	if cfg.USO {
+		flags |= unix.TUN_F_USO4 | unix.TUN_F_USO6
+	}
+	err := unix.IoctlSetInt(fd, unix.TUNSETOFFLOAD, flags)
+	if err == unix.EINVAL && cfg.USO {
+		return &Unsupported{"UDP segmentation offload to TAP devices (TUN_F_USO4)", "it comes with Linux 6.2"}
+	}
+	if err != nil {
+		return fmt.Errorf("TUNSETOFFLOAD: %w", err)
+	}
+	return nil
+}
