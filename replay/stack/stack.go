@@ -18,7 +18,6 @@ import (
 )
 
 // Stack is the kernel above one card. It implements [nic.Host] and [nic.Wire].
-// The hooks may call Send and Post.
 type Stack struct {
 	Eng *engine.Engine
 	CPU *nic.CPU
@@ -28,22 +27,12 @@ type Stack struct {
 	// to each other share one.
 	Pool *Pool
 
-	// OnWire sees every frame that leaves the MAC, whose last bit leaves it at
-	// end. A hook that keeps the frame retains it and puts it back later.
-	OnWire func(f *nic.Frame, end engine.Time)
-	// OnComplete sees every frame that the driver frees, its stamps set.
-	OnComplete func(f *nic.Frame)
-	// OnWake is called when a stop bit of queue q was cleared, after the qdisc
-	// has run.
-	OnWake func(q int)
-	// OnDeliver sees every received frame; it goes back to the pool afterwards.
-	OnDeliver func(f *nic.Frame)
-	// OnDrop sees every frame that a qdisc drops.
-	OnDrop func(f *nic.Frame, reason string)
+	hooks hooks
 
 	tx      []txQueue
 	dropped map[string]nic.Count
 	drop    qdisc.Drop // bound once
+	flows   uint32     // given out by Flows
 }
 
 // txQueue is a netdev_queue with its root qdisc.
@@ -51,7 +40,7 @@ type txQueue struct {
 	qdisc    qdisc.Qdisc
 	requeued *nic.Frame // taken from the qdisc and given back by the driver: gso_skb
 	bulk     bool       // the driver uses BQL, so that its limit bounds a bulk
-	running  bool       // __QDISC___STATE_RUNNING
+	running  bool       // __QDISC_STATE_RUNNING
 
 	sent     nic.Count // given to Send
 	posted   nic.Count // given to Post and taken by the driver
@@ -179,41 +168,10 @@ func (s *Stack) dropFrame(f *nic.Frame, reason string) {
 	t := &s.tx[f.Queue]
 	t.dropped = t.dropped.Plus(size)
 	s.dropped[reason] = s.dropped[reason].Plus(size)
-	if s.OnDrop != nil {
-		s.OnDrop(f, reason)
+	for _, see := range s.hooks.drop {
+		see(f, reason)
 	}
 	s.Pool.Put(f)
-}
-
-// Wake implements [nic.Host].
-func (s *Stack) Wake(q int) {
-	s.run(q)
-	if s.OnWake != nil {
-		s.OnWake(q)
-	}
-}
-
-// Complete implements [nic.Host].
-func (s *Stack) Complete(f *nic.Frame) {
-	if s.OnComplete != nil {
-		s.OnComplete(f)
-	}
-	s.Pool.Put(f)
-}
-
-// Deliver implements [nic.Host].
-func (s *Stack) Deliver(f *nic.Frame) {
-	if s.OnDeliver != nil {
-		s.OnDeliver(f)
-	}
-	s.Pool.Put(f)
-}
-
-// Transmit implements [nic.Wire].
-func (s *Stack) Transmit(f *nic.Frame, end engine.Time) {
-	if s.OnWire != nil {
-		s.OnWire(f, end)
-	}
 }
 
 // Qdisc are the counters of queue q's qdisc, with its requeues.
@@ -256,8 +214,3 @@ func (s *Stack) Audit() error {
 	}
 	return nil
 }
-
-var (
-	_ nic.Host = (*Stack)(nil)
-	_ nic.Wire = (*Stack)(nil)
-)

@@ -1,0 +1,37 @@
+package reproduce
+
+import (
+	"fmt"
+	"strings"
+)
+
+// All are the experiments, in the order of their patches.
+func All() []Experiment {
+	return []Experiment{
+		ixgbeRing,
+	}
+}
+
+// Find gives the experiments of a name or of a card's name; "all" gives all.
+func Find(name string) ([]Experiment, error) {
+	if name == "all" {
+		return All(), nil
+	}
+	names := []string{"all"}
+	for _, x := range All() {
+		if name == x.Name || name == x.Device {
+			return []Experiment{x}, nil
+		}
+		names = append(names, x.Device)
+	}
+	return nil, fmt.Errorf("unknown experiment %q, expected one of %s", name, strings.Join(names, ", "))
+}
+
+// Fitted are the parameters fitted to published figures, over all experiments.
+func Fitted() []Parameter {
+	var all []Parameter
+	for _, x := range All() {
+		all = append(all, x.Fitted...)
+	}
+	return all
+}

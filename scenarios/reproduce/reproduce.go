@@ -1,0 +1,173 @@
+// Package reproduce runs, in virtual time, the experiments behind five
+// published kernel patches on the card models and sets the models' figures
+// beside the published ones.
+//
+// What is fitted to a published figure is listed by [Fitted]; every row says
+// whether it was, so that the others are predictions. It leaves out what only
+// real hosts can give: receivers, caches, other load.
+package reproduce
+
+import (
+	"fmt"
+	"math"
+	"runtime"
+	"sync"
+
+	"nicemu/devices"
+	"nicemu/devices/nic"
+)
+
+// Row is one figure: published, modelled and, where somebody ran it, live.
+// Errors and tolerance are relative: model/published - 1.
+type Row struct {
+	Experiment string   `json:"experiment"`
+	Condition  string   `json:"condition"`
+	Metric     string   `json:"metric"`
+	Unit       string   `json:"unit"`
+	Published  *float64 `json:"published"` // nil: a prediction that nobody has published
+	Model      float64  `json:"model"`
+	Live       *float64 `json:"live"`
+	ModelError *float64 `json:"model_error"`
+	LiveError  *float64 `json:"live_error"`
+	Tolerance  float64  `json:"tolerance"` // 0 where the published figure is a bound
+	Fitted     bool     `json:"fitted"`    // a parameter was chosen so that this figure comes out
+	OK         bool     `json:"ok"`
+	Why        string   `json:"why"`
+
+	relation string // of the published figure: = ~ < <=
+}
+
+// KV overrides a knob of the experiment's card.
+type KV struct{ Key, Value string }
+
+// Experiment is one published measurement.
+type Experiment struct {
+	Name    string // igb-qav, mana-bql, i40e-txd, tsnep-irq or ixgbe-ring
+	Device  string
+	Summary string
+	Fitted  []Parameter
+	// Run models the experiment. Overrides go on top of its own settings.
+	Run func(overrides []KV, seed uint64) ([]Row, error)
+}
+
+// Parameter is a value that was chosen so that a published figure comes out.
+// Each has a meaning of its own; everything else is given by driver, datasheet
+// or standard.
+type Parameter struct {
+	Name     string `json:"name"`
+	Value    string `json:"value"` // with its unit
+	Meaning  string `json:"meaning"`
+	FittedTo string `json:"fitted_to"`
+}
+
+// compare makes the row of a published figure, which must exist: model is in
+// its unit.
+func compare(experiment, condition, metric string, model, tolerance float64) Row {
+	f, ok := Published(experiment, condition, metric)
+	if !ok {
+		panic(fmt.Sprintf("reproduce: no published figure %s | %s | %s", experiment, condition, metric))
+	}
+	r := Row{
+		Experiment: experiment, Condition: condition, Metric: metric, Unit: f.Unit,
+		Published: new(float64), Model: model, ModelError: new(float64), Tolerance: tolerance, relation: f.Relation,
+	}
+	*r.Published = f.Number()
+	*r.ModelError = model / *r.Published - 1
+	r.OK = r.within(model)
+	return r
+}
+
+// predict makes the row of a figure that nobody has published.
+func predict(experiment, condition, metric, unit string, model float64, why string) Row {
+	return Row{Experiment: experiment, Condition: condition, Metric: metric, Unit: unit, Model: model, OK: true, Why: why}
+}
+
+// because says why a row is as it is.
+func (r Row) because(why string) Row { r.Why = why; return r }
+
+// fit marks a row that a parameter was fitted to.
+func (r Row) fit() Row { r.Fitted = true; return r }
+
+// WithLive adds what a live run measured, and judges it as the model's figure
+// is judged.
+func (r Row) WithLive(v float64) Row {
+	r.Live = &v
+	if r.Published != nil {
+		e := v / *r.Published - 1
+		r.LiveError = &e
+		r.OK = r.OK && r.within(v)
+	}
+	return r
+}
+
+func (r *Row) within(v float64) bool {
+	switch p := *r.Published; r.relation {
+	case "<":
+		return v < p
+	case "<=":
+		return v <= p
+	default:
+		return math.Abs(v-p) <= r.Tolerance*math.Abs(p)
+	}
+}
+
+// device makes the experiment's card with its own settings and, on top of
+// them, the user's.
+func device(name string, own, overrides []KV) (*nic.Device, error) {
+	d, err := devices.New(name)
+	if err != nil {
+		return nil, err
+	}
+	for _, list := range [2][]KV{own, overrides} {
+		for _, kv := range list {
+			if err := d.Set(kv.Key, kv.Value); err != nil {
+				return nil, err
+			}
+		}
+	}
+	return d, nil
+}
+
+// Run models the given experiments on as many cores as there are and returns
+// their rows in the given order. The result does not depend on the cores.
+func Run(experiments []Experiment, overrides []KV, seed uint64) ([]Row, error) {
+	rows := make([][]Row, len(experiments))
+	err := parallel(len(experiments), func(i int) (err error) {
+		if rows[i], err = experiments[i].Run(overrides, seed); err != nil {
+			err = fmt.Errorf("%s: %w", experiments[i].Name, err)
+		}
+		return err
+	})
+	var all []Row
+	for _, r := range rows {
+		all = append(all, r...)
+	}
+	return all, err
+}
+
+// cores bounds the model runs under way.
+var cores = make(chan struct{}, runtime.GOMAXPROCS(0))
+
+// parallel runs do for 0 to n-1, each on an engine of its own, and returns the
+// error of the lowest number. Calls may nest: only [onCore] takes a core.
+func parallel(n int, do func(i int) error) error {
+	errs := make([]error, n)
+	var wg sync.WaitGroup
+	for i := range n {
+		wg.Go(func() { errs[i] = do(i) })
+	}
+	wg.Wait()
+	for _, err := range errs {
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// onCore runs one model run when a core is free for it.
+func onCore(run func() error) error {
+	cores <- struct{}{}
+	defer func() { <-cores }()
+	return run()
+}
