@@ -17,6 +17,9 @@ func New() *nic.Device {
 	d := &nic.Device{
 		Name:    "generic",
 		Summary: "no particular card: every knob open",
+		TSO:     true,
+		CSUM:    true,
+		MaxMTU:  9710, // as ixgbe
 		Config: nic.Config{
 			Queues:      1,
 			Link:        nic.Link{Rate: 1_000_000_000, Preamble: 8, FCS: 4, Gap: 12},

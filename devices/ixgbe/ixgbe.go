@@ -30,6 +30,9 @@ func New() *nic.Device {
 	d := &nic.Device{
 		Name:    "ixgbe",
 		Summary: "Intel 82599, 10 Gbit/s",
+		TSO:     true, // ixgbe_main.c ixgbe_probe
+		CSUM:    true,
+		MaxMTU:  9710, // IXGBE_MAX_JUMBO_FRAME_SIZE 9728 - Ethernet header and FCS
 		Config: nic.Config{
 			Queues:      1,
 			Link:        nic.Link{Rate: 10_000_000_000, Preamble: 8, FCS: 4, Gap: 12},

@@ -16,6 +16,11 @@ type Device struct {
 	Config  Config
 	Rules   Rules
 
+	// What the driver offers to the stack: netdev->features and max_mtu.
+	TSO    bool // NETIF_F_TSO: takes GSO frames, else the stack segments them
+	CSUM   bool // NETIF_F_HW_CSUM or NETIF_F_IP_CSUM: takes frames without checksum
+	MaxMTU int  // bytes
+
 	// Finish checks what a single knob cannot (relations between them) and
 	// derives what follows from them. Nil: nothing to do.
 	Finish func() error
