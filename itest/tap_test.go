@@ -9,7 +9,6 @@ import (
 	"net/netip"
 	"os"
 	"slices"
-	"syscall"
 	"testing"
 
 	"github.com/google/gopacket"
@@ -275,13 +274,14 @@ func TestIntegrationPriorityChoosesTheQueue(t *testing.T) {
 	if err := p.Steer(ranges); err != nil {
 		t.Fatal(err)
 	}
+	send := rawSender(t, p)
 	buf := make([]byte, tap.BufferLen)
 	for _, prio := range []int{0, 1, 2, 3, 6, 15, (tap.KickMajor+2)<<16 | 1} {
 		want := prio % 4
 		if prio > 15 {
 			want = 2
 		}
-		sendRaw(t, ns, p.Ifindex(), prio, 100)
+		send(prio, 100)
 		for q := range 4 {
 			found := 0
 			for {
@@ -380,10 +380,11 @@ func TestIntegrationBooksCountWhatLeftTheQdiscPerQueue(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
+			send := rawSender(t, p)
 			var want [4][3]uint64 // bytes, packets, largest
 			for i := range 200 {
 				q, length := i%queues, 60+i*7
-				sendRaw(t, ns, p.Ifindex(), (tap.KickMajor+q)<<16|1, length)
+				send((tap.KickMajor+q)<<16|1, length)
 				want[q][0] += uint64(length)
 				want[q][1]++
 				want[q][2] = uint64(length)
@@ -496,8 +497,9 @@ func TestIntegrationReadAllocatesNothing(t *testing.T) {
 	ns := newNS(t, "a")
 	p := openPort(t, ns, tap.Config{Name: "nic0", Addrs: addrs(1), TxQueueLen: 4096})
 	buf := make([]byte, tap.BufferLen)
+	send := rawSender(t, p)
 	for range 1000 {
-		sendRaw(t, ns, p.Ifindex(), 0, 100)
+		send(0, 100)
 	}
 	got := 0
 	perRun := testing.AllocsPerRun(900, func() {
@@ -517,34 +519,35 @@ func TestIntegrationReadAllocatesNothing(t *testing.T) {
 	}
 }
 
-// testEtherType marks the frames of sendRaw (IEEE local experimental 2).
+// testEtherType marks the frames of rawSender (IEEE local experimental 2).
 var testEtherType = [2]byte{0x88, 0xb6}
 
 func isTest(buf []byte) bool {
 	return bytes.Equal(buf[tap.HeaderLen+12:tap.HeaderLen+14], testEtherType[:])
 }
 
-// sendRaw sends one Ethernet frame of the given length and socket priority through the interface's qdisc.
-func sendRaw(t testing.TB, ns *netns.NS, ifindex, priority, length int) {
+// rawSender returns a function that sends an Ethernet frame of the given length and socket priority through the
+// interface's qdisc.
+func rawSender(t testing.TB, p *tap.Port) (send func(priority, length int)) {
 	t.Helper()
-	frame := make([]byte, length)
-	copy(frame[12:], testEtherType[:])
-	err := ns.Do(func() error {
-		fd, err := unix.Socket(unix.AF_PACKET, unix.SOCK_RAW|unix.SOCK_CLOEXEC, 0)
-		if err != nil {
-			return err
-		}
-		defer unix.Close(fd)
-		if err := unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_PRIORITY, priority); err != nil {
-			return err
-		}
-		err = unix.Sendto(fd, frame, 0, &unix.SockaddrLinklayer{Ifindex: ifindex})
-		if err == syscall.ENOBUFS {
-			return errors.New("dropped by the qdisc")
-		}
+	fd := -1
+	err := p.NS().Do(func() (err error) {
+		fd, err = unix.Socket(unix.AF_PACKET, unix.SOCK_RAW|unix.SOCK_CLOEXEC, 0)
 		return err
 	})
 	if err != nil {
 		t.Fatal(err)
+	}
+	t.Cleanup(func() { unix.Close(fd) })
+	frame := make([]byte, 1<<16)
+	copy(frame[12:], testEtherType[:])
+	return func(priority, length int) {
+		t.Helper()
+		if err := unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_PRIORITY, priority); err != nil {
+			t.Fatal(err)
+		}
+		if err := unix.Sendto(fd, frame[:length], 0, &unix.SockaddrLinklayer{Ifindex: p.Ifindex()}); err != nil {
+			t.Fatal(err)
+		}
 	}
 }

@@ -1,12 +1,15 @@
 package tap
 
 import (
+	"bytes"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"hash/fnv"
 	"net"
 	"net/netip"
 	"os"
+	"time"
 
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
@@ -77,7 +80,11 @@ func setUp(h *netlink.Handle, cfg *Config) (ifindex int, err error) {
 			return 0, err
 		}
 	}
-	return link.Attrs().Index, step("bring up", h.LinkSetUp(link))
+	if err := step("bring up", h.LinkSetUp(link)); err != nil {
+		return 0, err
+	}
+	awaitSolicitedNodes(cfg.Addrs)
+	return link.Attrs().Index, nil
 }
 
 func address(prefix netip.Prefix) *netlink.Addr {
@@ -98,6 +105,30 @@ func detectNoDuplicates(name string) error {
 		return nil
 	}
 	return err
+}
+
+// awaitSolicitedNodes waits until the kernel listens for neighbour solicitations for the IPv6 addresses, which it begins
+// to do some milliseconds after the interface came up. One that it misses is repeated only a second later. It is a
+// courtesy: without the file or in time it gives up.
+func awaitSolicitedNodes(prefixes []netip.Prefix) {
+	const step, patience = 200 * time.Microsecond, 300 * time.Millisecond
+	for deadline := time.Now().Add(patience); time.Now().Before(deadline); time.Sleep(step) {
+		groups, err := os.ReadFile("/proc/thread-self/net/igmp6")
+		if err != nil || listens(groups, prefixes) {
+			return
+		}
+	}
+}
+
+func listens(groups []byte, prefixes []netip.Prefix) bool {
+	for _, p := range prefixes {
+		a := p.Addr().As16()
+		group := append([]byte{0xff, 0x02, 11: 0x01, 12: 0xff}, a[13:]...)
+		if p.Addr().Is6() && !bytes.Contains(groups, hex.AppendEncode(nil, group)) {
+			return false
+		}
+	}
+	return true
 }
 
 // setOffloads tells the kernel what the card can do for it (TUNSETOFFLOAD).
