@@ -8,6 +8,9 @@ import (
 // Percent is a share of one hundred in millionths of a percent: 3% is 3,000,000.
 type Percent int64
 
+// Whole is 100%.
+const Whole Percent = 100_000_000
+
 // percents has one unit; the base is fine enough for a loss of one frame in 100 million.
 var percents = quantity{
 	name:    "percentage",
@@ -24,7 +27,7 @@ func ParsePercent(s string) (Percent, error) {
 }
 
 // Fraction is the percentage as a factor: 3% is 0.03.
-func (p Percent) Fraction() float64 { return float64(p) / 1e8 }
+func (p Percent) Fraction() float64 { return float64(p) / float64(Whole) }
 
 // String writes the percentage as ParsePercent reads it.
 func (p Percent) String() string {
