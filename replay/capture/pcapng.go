@@ -78,10 +78,10 @@ func (r *Reader) nextNg(rec *record) error {
 func (r *Reader) block(kind *blockKind) ([]byte, int64, error) {
 	at := r.w.offset()
 	length := r.u32(r.w.peek(8)[4:])
-	if length < kind.min || length > maxBlock || length%4 != 0 {
-		return nil, 0, r.badf(at+4, fmt.Sprintf("a multiple of 4 from %d to %d", kind.min, maxBlock), "%s of %d bytes", kind.name, length)
+	if length < kind.min || length > maxBlock {
+		return nil, 0, r.badf(at+4, fmt.Sprintf("%d to %d", kind.min, maxBlock), "%s of %d bytes", kind.name, length)
 	}
-	n := int(length)
+	n := padded(length)
 	b := r.w.peek(n)
 	if len(b) < n {
 		return nil, 0, r.short("a "+kind.name, int64(n), int64(len(b)))
@@ -93,13 +93,16 @@ func (r *Reader) block(kind *blockKind) ([]byte, int64, error) {
 	return b[8 : n-4], at + 8, nil
 }
 
+// padded is the length of a block on disk. A length that is no multiple of 4 is against the draft; writers that give one pad all the same, as Wireshark takes it.
+func padded(length uint32) int { return int(length+3) &^ 3 }
+
 func (r *Reader) skipBlock(typ uint32) error {
 	at := r.w.offset()
 	length := r.u32(r.w.peek(8)[4:])
-	if length < blockFrame || length > maxSkipped || length%4 != 0 {
-		return r.badf(at+4, fmt.Sprintf("a multiple of 4 from %d to %d", blockFrame, maxSkipped), "block of type %#x with %d bytes", typ, length)
+	if length < blockFrame || length > maxSkipped {
+		return r.badf(at+4, fmt.Sprintf("%d to %d", blockFrame, maxSkipped), "block of type %#x with %d bytes", typ, length)
 	}
-	body := int64(length) - 4
+	body := int64(padded(length)) - 4
 	if got := r.w.skip(body); got < body {
 		return r.short(fmt.Sprintf("a block of type %#x", typ), int64(length), got)
 	}
@@ -175,8 +178,8 @@ func (r *Reader) nextOption(b *[]byte, at *int64) (option, bool, error) {
 	if n > len(rest) {
 		return o, false, r.badf(*at+2, fmt.Sprintf("at most %d, the rest of its block", len(rest)), "option %d of %d bytes", o.code, n)
 	}
-	padded := min((n+3)&^3, len(rest))
-	o.value, *b, *at = rest[:n], rest[padded:], o.at+int64(padded)
+	whole := min((n+3)&^3, len(rest))
+	o.value, *b, *at = rest[:n], rest[whole:], o.at+int64(whole)
 	return o, true, nil
 }
 

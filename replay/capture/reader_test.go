@@ -82,6 +82,20 @@ func TestSectionsHaveTheirOwnOrderAndInterfaces(t *testing.T) {
 	wantError(t, err, "x.pcap: offset 324: interface 0, expected one of the 0 described so far in its section")
 }
 
+// Some writers leave the padding out of the length of a block. Wireshark reads them, so does this.
+func TestBlockLengthsMayLeaveOutThePadding(t *testing.T) {
+	frame := capturetest.UDP(61)
+	f := capturetest.Pcapng(le).Interface(1, 0).Enhanced(0, 1, 61, frame).Block(0x0bad, make([]byte, 8))
+	for _, at := range []int{52, 140, 148, 160} { // both lengths of both blocks
+		f.B[at] -= 3
+	}
+	packets, _, _, err := readAll(t, f.Enhanced(0, 2, 61, frame).B)
+	if err != io.EOF {
+		t.Fatal(err)
+	}
+	want(t, "packets", packets, []got{{Time: 1000, Offset: 48, Cap: 61, Wire: 61}, {Time: 2000, Offset: 164, Cap: 61, Wire: 61}})
+}
+
 func TestTimesFollowResolutionAndOffset(t *testing.T) {
 	for _, c := range []struct {
 		resolution byte
@@ -184,9 +198,9 @@ func TestWrongInputSaysFileOffsetAndWhatWasExpected(t *testing.T) {
 		{pcap(func(b []byte) { b[104+8+2] = 5 }), "x.pcap: offset 112: captured length 327808, expected at most 262144"},
 		{pcap(func(b []byte) { b[104+12+3] = 5 }), "x.pcap: offset 116: original length 83886208, expected at most 16777216"},
 		{ng(func(b []byte) { b[8] = 0 }), "x.pcap: offset 8: byte-order magic 003c2b1a, expected 1a2b3c4d in either order"},
-		{ng(func(b []byte) { b[4] = 24 }), "x.pcap: offset 4: section header block of 24 bytes, expected a multiple of 4 from 28 to 1048576"},
+		{ng(func(b []byte) { b[4] = 24 }), "x.pcap: offset 4: section header block of 24 bytes, expected 28 to 1048576"},
 		{ng(func(b []byte) { b[12] = 2 }), "x.pcap: offset 12: pcapng version 2.0, expected 1.0"},
-		{ng(func(b []byte) { b[32] = 29 }), "x.pcap: offset 32: interface description block of 29 bytes, expected a multiple of 4 from 20 to 1048576"},
+		{ng(func(b []byte) { b[32] = 19 }), "x.pcap: offset 32: interface description block of 19 bytes, expected 20 to 1048576"},
 		{ng(func(b []byte) { b[56] = 24 }), "x.pcap: offset 56: interface description block ends with length 24, expected 32 as at its start"},
 		{ng(func(b []byte) { b[46] = 200 }), "x.pcap: offset 46: option 2 of 200 bytes, expected at most 8, the rest of its block"},
 		{long, "x.pcap: offset 46: if_tsresol of 2 bytes, expected 1"},
@@ -196,7 +210,7 @@ func TestWrongInputSaysFileOffsetAndWhatWasExpected(t *testing.T) {
 		{ng(func(b []byte) { b[243] = 0xff }), "x.pcap: offset 240: time stamp of "},
 		{capturetest.Pcapng(le).Simple(60, capturetest.UDP(60)).B, "x.pcap: offset 36: interface 0, expected one of the 0 described so far in its section"},
 		{capturetest.Pcapng(le).Interface(1, 0).Simple(64, capturetest.UDP(60)).B, "x.pcap: offset 56: captured length 64, expected at most 60"},
-		{append(capturetest.Pcapng(le).B, "\x77\x00\x00\x00\x00\x00\x00\x02...."...), "x.pcap: offset 32: block of type 0x77 with 33554432 bytes, expected a multiple of 4 from 12 to 16777216"},
+		{append(capturetest.Pcapng(le).B, "\x77\x00\x00\x00\x00\x00\x00\x02...."...), "x.pcap: offset 32: block of type 0x77 with 33554432 bytes, expected 12 to 16777216"},
 		{append(capturetest.Pcapng(le).B, "\x77\x00\x00\x00\x0c\x00\x00\x00\x00\x00\x00\x02"...), "x.pcap: offset 36: block of type 0x77 ends with length 33554432, expected 12 as at its start"},
 		{append(capturetest.Pcapng(le).B, "\x77\x00\x00\x00\x0c\x00\x00\x00\x00"...), "x.pcap: offset 36: file ends in a block of type 0x77 after 9 bytes, expected 12 bytes"},
 		{capturetest.Pcapng(le).Interface(147, 0).Enhanced(0, 0, 60, capturetest.UDP(60)).B,
