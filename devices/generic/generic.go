@@ -8,6 +8,7 @@
 package generic
 
 import (
+	"nicemu/devices/engine"
 	"nicemu/devices/nic"
 	"nicemu/devices/units"
 )
@@ -19,13 +20,13 @@ func New() *nic.Device {
 		Summary: "no particular card: every knob open",
 		TSO:     true,
 		CSUM:    true,
-		MaxMTU:  9710, // as ixgbe
+		MaxMTU:  9710, // jumbo frames
 		Config: nic.Config{
 			Queues:      1,
 			Link:        nic.Link{Rate: 1_000_000_000, Preamble: 8, FCS: 4, Gap: 12},
-			Ring:        nic.Ring{TX: 256, RX: 256, Spare: 1, Gap: 3, StopAt: 21, WakeAt: 42},
+			Ring:        nic.Ring{TX: 256, RX: 256, Spare: 1, Gap: 3, StopAt: 21, WakeAt: 42, RXRefill: 1},
 			BQL:         nic.BQL{On: true, Hold: units.Duration(1e9)},
-			Fetch:       nic.Fetch{Payload: 128, Header: 20, Outstanding: 1},
+			Fetch:       nic.Fetch{Payload: 128, Header: 20, Outstanding: 1, Arbitration: "rr"},
 			Arbitration: "rr",
 			Quantum:     1514,
 			WriteBack:   nic.WriteBack{Threshold: 1, RSStride: 1},
@@ -37,6 +38,20 @@ func New() *nic.Device {
 	}
 	for _, key := range nic.StandardKeys() {
 		d.Knob(key, "common practice")
+	}
+	var txtime bool
+	d.Own("txtime", &txtime, "", "a frame with a launch time (SO_TXTIME) leaves the MAC at that time", "common practice")
+	d.Rules.LaunchTime = func(_ *nic.NIC, f *nic.Frame) engine.Time {
+		if txtime {
+			return f.Launch
+		}
+		return 0
+	}
+	d.Rules.Shapers = func(*nic.NIC, int) []nic.Shaper {
+		if txtime {
+			return []nic.Shaper{nic.LaunchTime{}}
+		}
+		return nil
 	}
 	return d
 }

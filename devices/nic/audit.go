@@ -24,8 +24,11 @@ func (n *NIC) Audit() error {
 		for k := range r.n {
 			waiting.add(r.ring[(r.first+k)%len(r.ring)].Wire())
 		}
-		if got := r.stats.Delivered.Plus(waiting).Plus(r.stats.NoDescriptor); got != r.stats.Arrived {
+		if got := r.stats.Delivered.Plus(waiting).Plus(r.stats.NoDescriptor).Plus(r.stats.Dropped); got != r.stats.Arrived {
 			return fmt.Errorf("receive queue %d: arrived %v, but delivered + waiting + dropped = %v", i, r.stats.Arrived, got)
+		}
+		if r.empty < 0 || r.n+r.empty > len(r.ring) {
+			return fmt.Errorf("receive queue %d: %d frames and %d empty descriptors in a ring of %d", i, r.n, r.empty, len(r.ring))
 		}
 	}
 	return nil

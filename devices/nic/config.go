@@ -18,6 +18,7 @@ type Config struct {
 
 	Arbitration string     // between queues at the MAC: strict, rr, drr
 	Quantum     units.Size // drr: bytes a queue may send in its turn
+	Gates       Gates
 
 	WriteBack WriteBack
 	Coalesce  Coalesce
@@ -48,6 +49,10 @@ type Ring struct {
 	WakeAt int // after cleaning: as many free slots as this clear it
 
 	WakeOnEmptyPoll bool // wake even if this round cleaned nothing
+
+	RXRefill    int     // empty receive descriptors that are refilled together, while frames are processed; the rest at the end of a round
+	RXReuse     int     // so many empty and no page to be had: a received frame's page serves the ring and the frame is dropped; 0 = never
+	RXAllocFail float64 // probability that a page cannot be had
 }
 
 // BQL is byte queue limits in the driver.
@@ -67,6 +72,7 @@ type Fetch struct {
 	Payload       units.Size     // bus bytes of data in one completion packet
 	Header        units.Size     // bus bytes around them
 	Outstanding   int            // fetches under way at once
+	Arbitration   string         // whose turn it is: rr, most-empty
 	LaunchAhead   units.Duration // a launch-time frame is fetched at most this long before its time
 }
 
@@ -80,6 +86,13 @@ func (f *Fetch) instant() bool {
 type PacketBuffers struct {
 	Sizes     []units.Size // one = shared by all queues, in fetch order; else one per queue
 	MaxPacket units.Size   // a fetch may start only while more than this is free
+}
+
+// Gates is the gate control list of a card that offloads taprio: which queues
+// may send when, without an end, from BaseTime on. No list: all, always.
+type Gates struct {
+	List     GateList
+	BaseTime units.Duration
 }
 
 // WriteBack is when the card reports sent frames to the driver.

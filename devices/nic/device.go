@@ -151,6 +151,9 @@ func standardKnobs(c *Config) []Knob {
 		{Key: "ring.gap", ptr: &c.Ring.Gap, max: 64, Unit: "descriptors", Doc: "free slots a frame needs beyond its own, else NETDEV_TX_BUSY"},
 		{Key: "ring.stop", ptr: &c.Ring.StopAt, max: 65536, Unit: "descriptors", Doc: "after a frame, fewer free slots than this set DRV_XOFF"},
 		{Key: "ring.wake", ptr: &c.Ring.WakeAt, max: 65536, Unit: "descriptors", Doc: "after cleaning, this many free slots clear DRV_XOFF"},
+		{Key: "ring.rx_refill", ptr: &c.Ring.RXRefill, max: 65536, Unit: "descriptors", Doc: "empty receive descriptors refilled together while frames are processed; the rest at the end of a round"},
+		{Key: "ring.rx_reuse", ptr: &c.Ring.RXReuse, max: 65536, Unit: "descriptors", Doc: "so many empty and no page to be had: a received frame is dropped for its page; 0 = never"},
+		{Key: "ring.rx_alloc_fail", ptr: &c.Ring.RXAllocFail, max: 1, Unit: "of 1", Doc: "probability that a page for the receive ring cannot be had"},
 
 		{Key: "bql", ptr: &c.BQL.On, Doc: "byte queue limits in the driver"},
 		{Key: "bql.limit_min", ptr: &c.BQL.LimitMin, max: maxSize, Doc: "sysfs byte_queue_limits/limit_min"},
@@ -163,12 +166,15 @@ func standardKnobs(c *Config) []Knob {
 		{Key: "fetch.payload", ptr: &c.Fetch.Payload, min: 1, max: maxSize, Doc: "data in one bus packet"},
 		{Key: "fetch.header", ptr: &c.Fetch.Header, max: maxSize, Doc: "bus bytes around the data of one bus packet"},
 		{Key: "fetch.outstanding", ptr: &c.Fetch.Outstanding, min: 1, max: 1024, Unit: "fetches", Doc: "fetches under way at once"},
+		{Key: "fetch.arbitration", ptr: &c.Fetch.Arbitration, Enum: []string{"rr", "most-empty"}, Doc: "which queue's frame is fetched next: round robin, or the queue whose packet buffer has most room"},
 		{Key: "fetch.launch_ahead", ptr: &c.Fetch.LaunchAhead, max: maxNs, Doc: "a launch-time frame is fetched at most this long before its time; 0ns = as soon as posted"},
 
 		{Key: "packet_buffers", ptr: &c.PB.Sizes, min: 64, max: maxSize, Doc: "transmit packet buffers: none, one shared, or one per queue"},
 		{Key: "max_packet", ptr: &c.PB.MaxPacket, max: maxSize, Doc: "a fetch into a packet buffer starts only while more than this is free"},
 		{Key: "arbitration", ptr: &c.Arbitration, Enum: []string{"strict", "rr", "drr"}, Doc: "between queues at the MAC: queue 0 first, round robin by frame, deficit round robin by byte"},
 		{Key: "quantum", ptr: &c.Quantum, min: 64, max: maxSize, Doc: "drr: bytes a queue may send in its turn"},
+		{Key: "gates", ptr: &c.Gates.List, Doc: "gate control list: masks of the queues that may send, each with how long; the cycle is their sum"},
+		{Key: "gates.base_time", ptr: &c.Gates.BaseTime, max: int64(math.MaxInt64 / 4), Doc: "when the gate control list starts; until then all gates are open"},
 
 		{Key: "writeback.threshold", ptr: &c.WriteBack.Threshold, min: 1, max: 64, Unit: "frames", Doc: "sent frames written back together (WTHRESH); an interrupt flushes"},
 		{Key: "writeback.rs_stride", ptr: &c.WriteBack.RSStride, min: 1, max: 64, Unit: "frames", Doc: "status report asked for every n-th frame"},

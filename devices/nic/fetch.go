@@ -12,12 +12,13 @@ type fetcher struct {
 	sizes   []int // per queue; nil = unlimited
 	room    int   // a fetch needs more than this free
 
-	flights  []flight // under way, oldest first: they arrive in order
-	arrive   engine.Timer
-	waiting  engine.Timer // for the fetch time of a launch-time frame
-	busFree  engine.Time
-	last     int // queue of the newest fetch: round robin goes on behind it
-	occupied int // bytes of a shared buffer in use
+	flights   []flight // under way, oldest first: they arrive in order
+	arrive    engine.Timer
+	waiting   engine.Timer // for the fetch time of a launch-time frame
+	busFree   engine.Time
+	last      int // queue of the newest fetch: round robin goes on behind it
+	mostEmpty bool
+	occupied  int // bytes of a shared buffer in use
 }
 
 type flight struct {
@@ -35,6 +36,7 @@ func (x *fetcher) init(n *NIC) {
 	x.shared = len(pb.Sizes) == 1 && len(n.tx) > 1
 	x.room = int(pb.MaxPacket)
 	x.last = len(n.tx) - 1
+	x.mostEmpty = n.cfg.Fetch.Arbitration == "most-empty"
 	for i := range n.tx {
 		if x.segment {
 			x.sizes = append(x.sizes, int(pb.Sizes[min(i, len(pb.Sizes)-1)]))
@@ -65,8 +67,7 @@ func (x *fetcher) kick(q *txq) {
 	x.nic.mac.kick()
 }
 
-// start begins as many fetches as the bus and the buffers allow, round robin
-// between the queues.
+// start begins as many fetches as the bus and the buffers allow.
 func (x *fetcher) start() {
 	for len(x.flights) < cap(x.flights) {
 		q := x.pick()
@@ -77,9 +78,12 @@ func (x *fetcher) start() {
 	}
 }
 
+// pick chooses among the queues with a frame that fits and whose fetch time has
+// come: the next one in turn, or the one whose packet buffer is most empty.
 func (x *fetcher) pick() *txq {
 	n := x.nic
 	wake := engine.Never
+	var best *txq
 	for i := 1; i <= len(n.tx); i++ {
 		k := x.last + i
 		if k >= len(n.tx) {
@@ -90,19 +94,38 @@ func (x *fetcher) pick() *txq {
 		if next == q.doorbell || !x.fits(q, q.at(next)) {
 			continue
 		}
-		if f := q.at(next); f.Launch != 0 && n.cfg.Fetch.LaunchAhead > 0 {
-			if at := f.Launch - engine.Time(n.cfg.Fetch.LaunchAhead); at > n.eng.Now() {
+		if f := q.at(next); f.launch != 0 && n.cfg.Fetch.LaunchAhead > 0 {
+			if at := f.launch - engine.Time(n.cfg.Fetch.LaunchAhead); at > n.eng.Now() {
 				wake = min(wake, at)
 				continue
 			}
 		}
-		x.last = k
-		return q
+		if !x.mostEmpty {
+			best = q
+			break
+		}
+		if best == nil || q.space() > best.space() {
+			best = q
+		}
 	}
-	if wake != engine.Never {
+	if best != nil {
+		x.last = best.index
+	} else if wake != engine.Never {
 		n.eng.At(&x.waiting, wake)
 	}
-	return nil
+	return best
+}
+
+// space is the free bytes of q's packet buffer.
+func (q *txq) space() int {
+	x := &q.nic.fetcher
+	switch {
+	case !x.segment:
+		return 0
+	case x.shared:
+		return x.sizes[q.index] - x.occupied
+	}
+	return x.sizes[q.index] - q.occupied
 }
 
 // inFlightEnd is the frame that the next fetch is for: behind `fetched` and
@@ -122,11 +145,7 @@ func (x *fetcher) fits(q *txq, f *Frame) bool {
 	if !x.segment {
 		return true
 	}
-	used := q.occupied
-	if x.shared {
-		used = x.occupied
-	}
-	free := x.sizes[q.index] - used
+	free := q.space()
 	return free > x.room && free >= f.segWire(q.fetchSeg)
 }
 

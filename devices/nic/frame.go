@@ -19,7 +19,7 @@ type Frame struct {
 	Bufs     []Buf  // how the sk_buff lies in memory; nil = one linear buffer
 	Linear   int    // with Bufs: how many of them are the linear part (0 or 1)
 
-	Launch engine.Time // launch time (SO_TXTIME); 0 = none
+	Launch engine.Time // launch time asked for (SO_TXTIME); 0 = none
 	Flow   uint32
 	Seq    uint64
 
@@ -27,10 +27,11 @@ type Frame struct {
 
 	Next *Frame // for the list that holds it, as sk_buff's next
 
-	desc int    // descriptors held in the ring
-	bql  uint32 // bytes reported to BQL
-	rs   bool   // report status asked for
-	refs int8
+	launch engine.Time // when the card may start it; 0 = at once
+	desc   int         // descriptors held in the ring
+	bql    uint32      // bytes reported to BQL
+	rs     bool        // report status asked for
+	refs   int8
 }
 
 // Buf is one DMA-contiguous piece of an sk_buff.

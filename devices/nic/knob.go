@@ -1,6 +1,7 @@
 package nic
 
 import (
+	"encoding"
 	"fmt"
 	"strconv"
 	"strings"
@@ -19,15 +20,30 @@ type Knob struct {
 	Fitted bool // the default was fitted to a published measurement
 
 	min, max, multiple int64
-	ptr                any // *int, *bool, *float64, *string, *units.Rate, *units.Size, *units.Duration, *[]units.Size
+	ptr                any // *int, *bool, *float64, *string, *units.Rate, *units.Size, *units.Duration, *[]units.Size, text
 	check              func(v int64) error
+	down               bool // multiple rounds down
+	given              bool
 }
+
+// text is a value with a spelling of its own.
+type text interface {
+	encoding.TextUnmarshaler
+	encoding.TextMarshaler
+	Legal() string
+}
+
+// Given reports whether a user has set the knob.
+func (k *Knob) Given() bool { return k.given }
 
 // Range narrows what is legal, both ends included.
 func (k *Knob) Range(lo, hi int64) *Knob { k.min, k.max = lo, hi; return k }
 
 // RoundUp makes the driver's rounding: values go up to a multiple of m.
 func (k *Knob) RoundUp(m int64) *Knob { k.multiple = m; return k }
+
+// RoundDown makes the driver's rounding: values go down to a multiple of m.
+func (k *Knob) RoundDown(m int64) *Knob { k.multiple, k.down = m, true; return k }
 
 // Check adds a rule that a range cannot say; its error says what is legal.
 func (k *Knob) Check(rule func(v int64) error) *Knob { k.check = rule; return k }
@@ -40,6 +56,7 @@ func (k *Knob) Set(value string) error {
 	if err := k.set(strings.TrimSpace(value)); err != nil {
 		return fmt.Errorf("%s = %q: %w", k.Key, value, err)
 	}
+	k.given = true
 	return nil
 }
 
@@ -75,6 +92,8 @@ func (k *Knob) set(value string) error {
 		return nil
 	case *[]units.Size:
 		return k.setList(p, value)
+	case text:
+		return p.UnmarshalText([]byte(value))
 	}
 	v, err := k.parse(value)
 	if err != nil {
@@ -148,7 +167,10 @@ func (k *Knob) legal(v int64) (int64, error) {
 		}
 	}
 	if k.multiple > 1 {
-		v = (v + k.multiple - 1) / k.multiple * k.multiple
+		if !k.down {
+			v += k.multiple - 1
+		}
+		v -= v % k.multiple
 	}
 	return v, nil
 }
@@ -162,13 +184,19 @@ func (k *Knob) Legal() string {
 	switch k.ptr.(type) {
 	case *bool:
 		return "on or off"
+	case text:
+		return k.ptr.(text).Legal()
 	case *[]units.Size:
 		s = "none, or sizes of " + k.format(k.min) + " to " + k.format(k.max) + " with commas between"
 	default:
 		s = k.format(k.min) + " to " + k.format(k.max)
 	}
 	if k.multiple > 1 {
-		s += ", rounded up to a multiple of " + k.format(k.multiple)
+		way := "up"
+		if k.down {
+			way = "down"
+		}
+		s += ", rounded " + way + " to a multiple of " + k.format(k.multiple)
 	}
 	return s
 }
@@ -214,6 +242,10 @@ func (k *Knob) Value() string {
 			parts[i] = s.String()
 		}
 		return strings.Join(parts, ",")
+	case text:
+		if v, err := p.MarshalText(); err == nil {
+			return string(v)
+		}
 	}
 	panic("nic: knob " + k.Key + " has no type")
 }

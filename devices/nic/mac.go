@@ -13,8 +13,12 @@ type Shaper interface {
 	// if not, when to ask again at the latest ([engine.Never]: when another
 	// frame becomes resident or has been sent).
 	Eligible(t engine.Time, f *Frame, bytes int) (ok bool, retry engine.Time)
-	// Sent tells of every unit that the queue sent, preamble to gap.
-	Sent(start, end engine.Time, bytes int)
+	// Backlog tells that the queue now has a resident unit, or none any more.
+	Backlog(t engine.Time, on bool)
+	// Sent tells of every unit that the queue sent: when it held the medium and
+	// its bytes there, both from preamble to gap. It may be told a little ahead
+	// of end.
+	Sent(start, end engine.Time, wire int)
 }
 
 // mac chooses between the queues with a resident unit and serializes it. The
@@ -29,6 +33,7 @@ type mac struct {
 
 	cur      *txq
 	curBytes int
+	curWire  int // with the bytes around them
 	curStart engine.Time
 	curLast  bool // the frame's last unit
 
@@ -49,6 +54,11 @@ func (m *mac) init(n *NIC) {
 
 // resident tells that k more units of q can be sent.
 func (m *mac) resident(q *txq, k int) {
+	if m.cur != q && m.readyMask>>q.index&1 == 0 {
+		for _, s := range q.shapers {
+			s.Backlog(m.nic.eng.Now(), true)
+		}
+	}
 	m.readyMask |= 1 << q.index
 	if m.nic.fetcher.shared {
 		for range k {
@@ -79,7 +89,9 @@ func (m *mac) pick(start engine.Time) *txq {
 			return q
 		}
 	case m.nic.cfg.Arbitration == "drr":
-		return m.deficitRoundRobin()
+		if q := m.deficitRoundRobin(start, &retry); q != nil {
+			return q
+		}
 	default:
 		first := 0
 		if m.nic.cfg.Arbitration == "rr" {
@@ -112,11 +124,19 @@ func (m *mac) eligible(q *txq, start engine.Time, retry *engine.Time) bool {
 	return true
 }
 
-// deficitRoundRobin is DRR by wire bytes (Shreedhar and Varghese, 1995).
-func (m *mac) deficitRoundRobin() *txq {
-	for {
+// deficitRoundRobin is DRR by wire bytes (Shreedhar and Varghese, 1995). A
+// queue that a shaper holds back passes its turn on and keeps its deficit.
+func (m *mac) deficitRoundRobin(start engine.Time, retry *engine.Time) *txq {
+	for held := 0; held < len(m.nic.tx); {
 		q := &m.nic.tx[m.turn]
-		if q.ready > 0 {
+		switch {
+		case q.ready == 0:
+			q.deficit = 0
+			held++
+		case !m.eligible(q, start, retry):
+			held++
+		default:
+			held = 0
 			if m.fresh {
 				q.deficit += int(m.nic.cfg.Quantum)
 				m.fresh = false
@@ -125,12 +145,11 @@ func (m *mac) deficitRoundRobin() *txq {
 				q.deficit -= need
 				return q
 			}
-		} else {
-			q.deficit = 0
 		}
 		m.turn = (m.turn + 1) % len(m.nic.tx)
 		m.fresh = true
 	}
+	return nil
 }
 
 // unit is the size of q's next unit.
@@ -157,7 +176,8 @@ func (m *mac) begin(q *txq, start engine.Time) {
 	if start != m.free {
 		m.rest = 0
 	}
-	total := int64(bytes+packets*(l.Preamble+l.FCS+l.Gap))*8*int64(engine.Second) + m.rest
+	m.curWire = bytes + packets*(l.Preamble+l.FCS+l.Gap)
+	total := int64(m.curWire)*8*int64(engine.Second) + m.rest
 	m.free = start + engine.Time(total/m.rate)
 	m.rest = total % m.rate
 	f.WireEnd = m.free - m.byteTime(l.Gap)
@@ -178,7 +198,10 @@ func (m *mac) finish() {
 	q, n := m.cur, m.nic
 	m.cur = nil
 	for _, s := range q.shapers {
-		s.Sent(m.curStart, m.free, m.curBytes)
+		s.Sent(m.curStart, m.free, m.curWire)
+		if q.ready == 0 {
+			s.Backlog(m.free, false)
+		}
 	}
 	if !m.curLast {
 		q.sendSeg++
@@ -190,6 +213,7 @@ func (m *mac) finish() {
 	q.sendSeg = 0
 	q.sent++
 	q.stats.Sent.add(f.Wire())
+	q.stats.Packets += uint64(f.Segs)
 	n.fetcher.release(q, m.curBytes)
 	m.kick()
 	n.wire.Transmit(f, f.WireEnd)
@@ -208,6 +232,9 @@ func (m *mac) abort(q *txq) {
 // forget drops what is resident of q.
 func (m *mac) forget(q *txq) {
 	m.readyMask &^= 1 << q.index
+	for _, s := range q.shapers {
+		s.Backlog(m.nic.eng.Now(), false)
+	}
 	for range m.order.Len() {
 		if i := m.order.Pop(); i != uint8(q.index) {
 			m.order.Push(i)

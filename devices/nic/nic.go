@@ -59,6 +59,10 @@ type Rules struct {
 	// Moderation makes the rule of one vector. Nil: by Coalesce.Mode,
 	// "throttle" or "delay".
 	Moderation func(c *Config) Moderation
+	// LaunchTime is when the card will start f, as its descriptor says: what
+	// is left of f.Launch, 0 for at once. [LaunchTime] holds it back so long.
+	// Nil: the card knows no launch times.
+	LaunchTime func(n *NIC, f *Frame) engine.Time
 	// Shapers are asked by the MAC before it sends from queue q. Nil: none.
 	Shapers func(n *NIC, q int) []Shaper
 	// Counters are the driver's own names of ethtool -S, in its order.

@@ -22,7 +22,7 @@ type Stats struct {
 	Queued     Count            // still in the ring, the buffers or on the wire
 	Arrived    Count            // came from the wire
 	Delivered  Count            // handed to the stack
-	RXDropped  Count            // no receive descriptor was free
+	RXDropped  Count            // no receive descriptor was free, or no memory
 	Interrupts uint64
 	TXTimeouts uint64
 }
@@ -30,6 +30,7 @@ type Stats struct {
 // QueueStats is one transmit queue's share and its stop bits.
 type QueueStats struct {
 	Offered, Sent, Dropped Count
+	Packets                uint64 // sent on the wire: the segments of GSO frames
 
 	Limit       int    // BQL limit now, bytes
 	InflightMax int    // bytes reported to BQL and not completed, at most
@@ -42,7 +43,10 @@ type QueueStats struct {
 
 // RXStats is one receive queue's share.
 type RXStats struct {
-	Arrived, Delivered, NoDescriptor Count
+	Arrived, Delivered Count
+	NoDescriptor       Count  // dropped by the card: no descriptor was free
+	Dropped            Count  // dropped by the driver: its page had to serve the ring
+	AllocFailed        uint64 // pages that could not be had
 }
 
 // Stats adds up all queues. The Dropped map is the card's own: read only.
@@ -59,7 +63,7 @@ func (n *NIC) Stats() Stats {
 		r := &n.rx[i].stats
 		s.Arrived = s.Arrived.Plus(r.Arrived)
 		s.Delivered = s.Delivered.Plus(r.Delivered)
-		s.RXDropped = s.RXDropped.Plus(r.NoDescriptor)
+		s.RXDropped = s.RXDropped.Plus(r.NoDescriptor).Plus(r.Dropped)
 	}
 	for i := range n.vectors {
 		s.Interrupts += n.vectors[i].interrupts
@@ -73,6 +77,9 @@ func (n *NIC) Queue(q int) QueueStats {
 	s.Limit = int(n.tx[q].bql.Limit())
 	return s
 }
+
+// RXQueue is what receive queue q has done.
+func (n *NIC) RXQueue(q int) RXStats { return n.rx[q].stats }
 
 // Queues is the number of queue pairs.
 func (n *NIC) Queues() int { return len(n.tx) }

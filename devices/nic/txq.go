@@ -58,6 +58,11 @@ func (q *txq) init(n *NIC, i int) {
 	if n.rules.Shapers != nil {
 		q.shapers = n.rules.Shapers(n, i)
 	}
+	if len(n.cfg.Gates.List) > 0 {
+		if g := newGate(n, n.cfg.Gates.List, engine.Time(n.cfg.Gates.BaseTime), i); g != nil {
+			q.shapers = append(q.shapers, g)
+		}
+	}
 }
 
 func (q *txq) at(i uint32) *Frame { return q.ring[i&q.mask] }
@@ -112,6 +117,10 @@ func (n *NIC) Post(f *Frame, more bool) bool {
 	now := n.eng.Now()
 	f.Posted = now
 	f.desc = d
+	f.launch = 0
+	if f.Launch != 0 && n.rules.LaunchTime != nil {
+		f.launch = n.rules.LaunchTime(n, f)
+	}
 	f.refs = 0
 	if n.fetcher.oversize(q, f) {
 		q.stats.Offered.add(f.Wire())
