@@ -39,7 +39,7 @@ func (r *Reader) badf(offset int64, expected, found string, args ...any) error {
 }
 
 // short says that the input ended, or failed, with got bytes where want were needed.
-func (r *Reader) short(what string, want, got int64) error {
+func (r *Reader) short(what string, want, got int64) *FormatError {
 	e := &FormatError{File: r.name, Offset: r.w.offset(), Uncompressed: r.gzip,
 		Expected: fmt.Sprintf("%d bytes", want), Err: r.w.err}
 	switch r.w.err {
@@ -90,7 +90,9 @@ func (r *Reader) detect(in io.Reader) error {
 	}
 	head := r.w.peek(6)
 	if len(head) < 4 {
-		return r.short("the magic number of "+expectedFormats, 4, int64(len(head)))
+		e := r.short("the magic number", 4, int64(len(head)))
+		e.Expected = expectedFormats
+		return e
 	}
 	little, big := binary.LittleEndian.Uint32(head), binary.BigEndian.Uint32(head)
 	switch {

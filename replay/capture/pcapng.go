@@ -84,7 +84,7 @@ func (r *Reader) block(kind *blockKind) ([]byte, int64, error) {
 	n := padded(length)
 	b := r.w.peek(n)
 	if len(b) < n {
-		return nil, 0, r.short("a "+kind.name, int64(n), int64(len(b)))
+		return nil, 0, r.short("the "+kind.name, int64(n), int64(len(b)))
 	}
 	if again := r.u32(b[n-4:]); again != length {
 		return nil, 0, r.badf(at+int64(n)-4, fmt.Sprintf("%d as at its start", length), "%s ends with length %d", kind.name, again)

@@ -187,7 +187,7 @@ func TestWrongInputSaysFileOffsetAndWhatWasExpected(t *testing.T) {
 		file []byte
 		text string
 	}{
-		{nil, "x.pcap: offset 0: file ends in the magic number of " + expectedFormats + " after 0 bytes, expected 4 bytes"},
+		{nil, "x.pcap: offset 0: file ends in the magic number after 0 bytes, expected " + expectedFormats},
 		{[]byte("hello, world"), "x.pcap: offset 0: magic number 68656c6c, expected " + expectedFormats},
 		{[]byte("\x28\xb5\x2f\xfd...."), "x.pcap: offset 0: zstd data (unpack with zstd -d), expected " + expectedFormats},
 		{[]byte("\x34\xcd\xb2\xa1...."), "x.pcap: offset 0: pcap as modified by Kuznetzov (convert with editcap -F nsecpcap), expected " + expectedFormats},
