@@ -306,17 +306,11 @@ func (c *checker) links() {
 		if c.require(path, "ends", `two NICs as netns/name, e.g. ends = ["a/eth0", "b/eth0"]`) {
 			c.ends(path, l, linked)
 		}
-		rate, trace, steps := c.given(join(path, "rate")), c.given(join(path, "trace")), c.given(join(path, "steps"))
-		switch {
-		case rate && trace:
-			c.fail(join(path, "trace"), "rate and trace together", "one of them")
-		case trace && steps:
-			c.fail(join(path, "steps"), "trace and steps together", "one of them")
-		case trace && l.Trace == "":
-			c.fail(join(path, "trace"), "trace is empty", "a file name")
-		case rate && l.Rate == 0:
+		rate := c.given(join(path, "rate"))
+		if rate && l.Rate == 0 {
 			c.fail(join(path, "rate"), "rate is 0", "more than 0bit")
-		case !rate && !trace && !steps:
+		}
+		if !c.given(join(path, "steps")) {
 			c.require(path, "rate", `the rate of the wire, e.g. rate = "1gbit"`)
 		}
 		if l.Loss > units.Whole {

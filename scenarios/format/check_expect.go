@@ -22,7 +22,7 @@ var kindMetrics = map[Kind][]string{
 // nicMetrics are the members of a NIC's result that are or hold numbers.
 var nicMetrics = []string{
 	"offered", "offered_bytes", "sent", "sent_bytes", "dropped", "dropped_bytes", "queued", "queued_bytes",
-	"gate_excess_bytes", "below_qdisc_dropped", "interrupts", "queues", "counters",
+	"received", "received_bytes", "gate_excess_bytes", "gate_rescues", "below_qdisc_dropped", "interrupts", "queues", "counters",
 }
 
 // metricRoots are where a metric may start.

@@ -25,6 +25,7 @@ const (
 	maxWarmup           = units.Second
 	maxFlows            = 128 // iperf3's MAX_STREAMS
 	maxTransfer         = units.MB
+	minPing             = 16    // bytes that ping needs for a time stamp
 	maxPing             = 65507 // bytes an ICMP echo over IPv4 can carry
 )
 
@@ -181,7 +182,7 @@ func (c *checker) rr(i int, path string, w *Workload) {
 }
 
 func (c *checker) ping(path string, w *Workload) {
-	c.size(path, "length", w.Length, 0, maxPing)
+	c.size(path, "length", w.Length, minPing, maxPing)
 	if c.given(join(path, "interval")) && w.Interval < units.Millisecond {
 		c.fail(join(path, "interval"), fmt.Sprintf("interval is %v", w.Interval), "at least 1ms")
 	}

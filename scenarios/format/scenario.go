@@ -74,8 +74,7 @@ type Link struct {
 	Rate  units.Rate     `toml:"rate,omitempty"`
 	Delay units.Duration `toml:"delay,omitempty"` // propagation, one way
 	Loss  units.Percent  `toml:"loss,omitempty"`  // of frames, each at random
-	Trace string         `toml:"trace,omitempty"` // file in mahimahi's format, instead of Rate; relative to the scenario file
-	Steps []Step         `toml:"steps,omitempty"` // changes of the rate
+	Steps []Step         `toml:"steps,omitempty"` // changes of the rate, in order of time
 }
 
 // Step is a change of a link's rate, counted from the start of the workloads.
