@@ -56,7 +56,7 @@ func (q *txq) audit() error {
 	if n.cfg.BQL.On && q.bql.Inflight() != bytes {
 		return fmt.Errorf("BQL has %d bytes in flight, the frames hold %d", q.bql.Inflight(), bytes)
 	}
-	if q.posted == q.cleaned && q.stopped() {
+	if q.posted == q.cleaned && q.stopped() && !n.down.on {
 		return fmt.Errorf("stopped (DRV_XOFF %v, STACK_XOFF %v) with nothing left to complete", q.drvXOFF, q.bql.StackXOFF)
 	}
 	return q.auditBuffer()

@@ -41,7 +41,7 @@ func (q *txq) writeBack() {
 			q.reported = end
 		}
 	}
-	q.nic.vectors[q.index].raise()
+	q.nic.vectors[q.index].raise(true)
 }
 
 // vector is one interrupt with its NAPI context: transmit queue and receive
@@ -50,6 +50,7 @@ type vector struct {
 	nic   *NIC
 	index int
 	mod   Moderation
+	modTX TXModeration // mod, if it has a timer of its own for transmit causes
 
 	timer  engine.Timer
 	masked bool // from the interrupt until the poll re-arms
@@ -70,6 +71,7 @@ func (v *vector) init(n *NIC, i int) {
 	} else {
 		v.mod = plainModeration(&n.cfg)
 	}
+	v.modTX, _ = v.mod.(TXModeration)
 	n.eng.Init(&v.timer, v.interrupt)
 	if n.cfg.NAPI.StallRate > 0 {
 		v.nextStall()
@@ -83,14 +85,19 @@ func plainModeration(c *Config) Moderation {
 	return &Throttle{Interval: engine.Time(c.Coalesce.Usecs)}
 }
 
-// raise tells of a cause. A masked vector looks for work itself before it
-// re-arms.
-func (v *vector) raise() {
+// raise tells of a cause, transmit or receive. A masked vector looks for work
+// itself before it re-arms.
+func (v *vector) raise(tx bool) {
 	if v.masked {
 		return
 	}
 	now := v.nic.eng.Now()
-	due := v.mod.Due(now)
+	due := engine.Never
+	if tx && v.modTX != nil {
+		due = v.modTX.DueTX(now)
+	} else {
+		due = v.mod.Due(now)
+	}
 	if due <= now {
 		v.nic.eng.Cancel(&v.timer)
 		v.interrupt()
@@ -144,8 +151,11 @@ func (v *vector) roundDone() {
 		return
 	}
 	v.masked = false
-	if pending || q.settled != q.cleaned {
-		v.raise()
+	if q.settled != q.cleaned {
+		v.raise(true)
+	}
+	if r.n > 0 {
+		v.raise(false)
 	}
 }
 
@@ -168,7 +178,7 @@ func (q *txq) clean(k int, w *Work) {
 		n.host.Complete(f)
 	}
 	wake := n.cfg.BQL.On && q.bql.Done(bytes, n.cfg.jiffies(now)) && !q.drvXOFF
-	if q.drvXOFF && (k > 0 || n.cfg.Ring.WakeOnEmptyPoll) && q.free() >= n.cfg.Ring.WakeAt {
+	if q.drvXOFF && !n.down.on && (k > 0 || n.cfg.Ring.WakeOnEmptyPoll) && q.free() >= n.cfg.Ring.WakeAt {
 		q.drvXOFF = false
 		q.stats.Restart++
 		wake = true

@@ -26,6 +26,7 @@ type Config struct {
 	CPU       CPUCost
 
 	Watchdog units.Duration // TX watchdog; 0 = the driver has none
+	Drain    units.Duration // taking the port down waits so long for the frames in its rings
 	HZ       int            // jiffies a second (DQL hold time, watchdog)
 }
 
@@ -49,6 +50,7 @@ type Ring struct {
 	WakeAt int // after cleaning: as many free slots as this clear it
 
 	WakeOnEmptyPoll bool // wake even if this round cleaned nothing
+	EveryDoorbell   bool // ring the doorbell for every frame: the driver ignores xmit_more
 
 	RXRefill    int     // empty receive descriptors that are refilled together, while frames are processed; the rest at the end of a round
 	RXReuse     int     // so many empty and no page to be had: a received frame's page serves the ring and the frame is dropped; 0 = never

@@ -25,7 +25,8 @@ type Device struct {
 	// derives what follows from them. Nil: nothing to do.
 	Finish func() error
 
-	knobs []*Knob
+	knobs    []*Knob
+	standard []Knob // all that could be declared
 }
 
 // Knobs in the order in which the device declared them.
@@ -112,10 +113,12 @@ func (d *Device) Choice(key string, ptr *string, values []string, doc, source st
 // Knob declares the standard knob of that name, with the source of the default
 // in this device's Config.
 func (d *Device) Knob(key, source string) *Knob {
-	for _, s := range standardKnobs(&d.Config) {
-		if s.Key == key {
-			s.Source = source
-			k := &s
+	if d.standard == nil {
+		d.standard = standardKnobs(&d.Config)
+	}
+	for i := range d.standard {
+		if k := &d.standard[i]; k.Key == key {
+			k.Source = source
 			d.knobs = append(d.knobs, k)
 			return k
 		}
@@ -198,6 +201,7 @@ func standardKnobs(c *Config) []Knob {
 		{Key: "cpu.copy", ptr: &c.CPU.Copy, max: maxNs, Doc: "core time of copying one received frame to user space"},
 
 		{Key: "watchdog", ptr: &c.Watchdog, max: 3600e9, Doc: "TX watchdog: a queue stopped this long without a transmission is reset; 0ns = none"},
+		{Key: "drain", ptr: &c.Drain, max: 3600e9, Doc: "taking the port down waits this long for the frames in its rings, then frees them; 0ns = at once"},
 		{Key: "hz", ptr: &c.HZ, min: 100, max: 1000, Unit: "jiffies a second", Doc: "timer frequency of the kernel: DQL's hold time counts jiffies"},
 	}
 }

@@ -79,6 +79,13 @@ func (f *Frame) GSO(n, hdr, size int) {
 	}
 }
 
+// Linearize copies the frame into one buffer at the start of a page:
+// skb_linearize.
+func (f *Frame) Linearize() {
+	f.Bufs = append(f.Bufs[:0], Buf{Len: f.Len})
+	f.Linear = 1
+}
+
 // Retain keeps f for a second owner; each owner calls Release once.
 func (f *Frame) Retain() { f.refs++ }
 

@@ -13,6 +13,13 @@ type Moderation interface {
 	Polled(now engine.Time, w Work)
 }
 
+// TXModeration is a Moderation with a timer of its own for transmit causes.
+type TXModeration interface {
+	Moderation
+	// DueTX is Due for a transmit cause.
+	DueTX(now engine.Time) engine.Time
+}
+
 // Work is what one poll did, from interrupt to re-arm.
 type Work struct {
 	TXFrames, TXPackets, TXBytes int // packets count GSO segments

@@ -50,11 +50,26 @@ type Wire interface {
 
 // Rules are what a device does differently and no number says.
 type Rules struct {
+	// LayOut gives frames without Bufs the layout of [PageFrags] before any
+	// other rule sees them.
+	LayOut bool
+	// Refuse says why the driver drops a frame at once, "" if it does not.
+	// Nil: never.
+	Refuse func(*Frame) string
+	// Linearize says whether the driver copies a frame into one buffer before
+	// it maps it. Nil: never.
+	Linearize func(*Frame) bool
 	// Descriptors is how many ring slots a frame takes. Nil: one for each
 	// buffer and one more for Offload.
 	Descriptors func(*Frame) int
-	// BQLBytes is what the driver reports to BQL. Nil: wire bytes with the
-	// headers of every segment.
+	// Room is how many slots the driver looks for before it maps a frame,
+	// where it only estimates. Nil: Descriptors.
+	Room func(*Frame) int
+	// ReportStatus says whether a frame of so many slots, the stride-th since
+	// the last report, asks for one. Nil: by WriteBack.
+	ReportStatus func(f *Frame, desc, stride int) bool
+	// BQLBytes is what the driver reports to BQL, 0 for a frame that it leaves
+	// out. Nil: wire bytes with the headers of every segment.
 	BQLBytes func(*Frame) int
 	// Moderation makes the rule of one vector. Nil: by Coalesce.Mode,
 	// "throttle" or "delay".
@@ -92,6 +107,7 @@ type NIC struct {
 	mac     mac
 
 	watchdog engine.Timer
+	down     down
 	stats    Stats
 }
 
@@ -100,6 +116,9 @@ type NIC struct {
 func New(e *engine.Engine, cpu *CPU, cfg Config, rules Rules, host Host, wire Wire) *NIC {
 	if rules.Descriptors == nil {
 		rules.Descriptors = linearDescriptors
+	}
+	if rules.Room == nil {
+		rules.Room = rules.Descriptors
 	}
 	if rules.BQLBytes == nil {
 		rules.BQLBytes = (*Frame).Wire
@@ -121,6 +140,7 @@ func New(e *engine.Engine, cpu *CPU, cfg Config, rules Rules, host Host, wire Wi
 	n.fetcher.init(n)
 	n.mac.init(n)
 	e.Init(&n.watchdog, n.watch)
+	e.Init(&n.down.timer, n.drain)
 	return n
 }
 
@@ -155,8 +175,8 @@ func (n *NIC) drop(f *Frame, reason string) {
 	n.host.Complete(f)
 }
 
-// watch is dev_watchdog of net/sched/sch_generic.c: a queue that has been
-// stopped without a transmission for the whole time-out has its driver reset.
+// watch is dev_watchdog of net/sched/sch_generic.c: if a queue has been stopped
+// without a transmission for the whole time-out, the driver resets the card.
 func (n *NIC) watch() {
 	timeout := engine.Time(n.cfg.Watchdog)
 	busy := false
@@ -167,8 +187,10 @@ func (n *NIC) watch() {
 		}
 		if q.stopped() && n.eng.Now()-q.transStart >= timeout {
 			n.stats.TXTimeouts++
-			q.reset("tx_timeout")
-			continue
+			for i := range n.tx {
+				n.tx[i].reset("tx_timeout")
+			}
+			return
 		}
 		busy = true
 	}

@@ -32,7 +32,7 @@ func (n *NIC) Receive(f *Frame) bool {
 	}
 	r.ring[i] = f
 	r.n++
-	n.vectors[v].raise()
+	n.vectors[v].raise(false)
 	return true
 }
 

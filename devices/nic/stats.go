@@ -39,6 +39,23 @@ type QueueStats struct {
 	Restart     uint64 // times the driver woke the queue
 	Busy        uint64 // frames refused, NETDEV_TX_BUSY
 	RingMax     int    // descriptors in use, at most
+	Linearized  uint64 // frames copied into one buffer
+
+	SkbBytes uint64 // of accepted frames: headers of a GSO frame once
+	GSO      Count  // accepted GSO frames, with the payload bytes
+	XDP      uint64 // accepted frames of XDP
+}
+
+// offered counts a frame that the driver accepts.
+func (s *QueueStats) offered(f *Frame) {
+	s.Offered.add(f.Wire())
+	s.SkbBytes += uint64(f.Len)
+	if f.Segs > 1 {
+		s.GSO.add(f.Len - f.HdrLen)
+	}
+	if f.XDP {
+		s.XDP++
+	}
 }
 
 // RXStats is one receive queue's share.

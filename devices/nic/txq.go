@@ -28,6 +28,7 @@ type txq struct {
 	occupied int // bytes of its packet buffer in use
 	deficit  int // drr
 	stride   int // frames since the last one with report status
+	frags    PageFrags
 	epoch    uint32
 
 	settle     engine.Timer
@@ -100,45 +101,57 @@ func (n *NIC) Room(q, d int) int {
 }
 
 // Descriptors is how many descriptors f takes.
-func (n *NIC) Descriptors(f *Frame) int { return n.rules.Descriptors(f) }
+func (n *NIC) Descriptors(f *Frame) int {
+	n.layOut(f)
+	return n.rules.Descriptors(f)
+}
+
+func (n *NIC) layOut(f *Frame) {
+	if n.rules.LayOut && len(f.Bufs) == 0 {
+		n.tx[f.Queue].frags.LayOut(f)
+	}
+}
 
 // Post is ndo_start_xmit: it writes the frame's descriptors, reports it to BQL,
 // stops the queue when the ring is nearly full and rings the doorbell. It
 // reports false, NETDEV_TX_BUSY, if the frame does not fit; the caller keeps
-// the frame. more says that another frame follows at once (xmit_more).
+// the frame, but nobody keeps one of XDP: it is dropped. more says that another
+// frame follows at once (xmit_more).
 func (n *NIC) Post(f *Frame, more bool) bool {
 	q := &n.tx[f.Queue]
-	d := n.rules.Descriptors(f)
-	if q.free() < d+n.cfg.Ring.Gap {
-		q.stats.Busy++
-		q.setDriverXOFF()
-		return false
+	n.layOut(f)
+	if n.rules.Linearize != nil && n.rules.Linearize(f) {
+		f.Linearize()
+		q.stats.Linearized++
 	}
+	d := n.rules.Descriptors(f)
 	now := n.eng.Now()
+	f.refs = 0
+	if reason := n.refuse(q, f); reason != "" {
+		q.stats.Offered.add(f.Wire())
+		q.stats.Dropped.add(f.Wire())
+		n.drop(f, reason)
+		return true
+	}
+	if q.free() < max(d, n.rules.Room(f))+n.cfg.Ring.Gap {
+		return q.busy(f)
+	}
 	f.Posted = now
 	f.desc = d
 	f.launch = 0
 	if f.Launch != 0 && n.rules.LaunchTime != nil {
 		f.launch = n.rules.LaunchTime(n, f)
 	}
-	f.refs = 0
-	if n.fetcher.oversize(q, f) {
-		q.stats.Offered.add(f.Wire())
-		q.stats.Dropped.add(f.Wire())
-		n.drop(f, "oversize")
-		return true
-	}
 	q.ring[q.posted&q.mask] = f
 	q.posted++
 	q.used += d
 	q.transStart = now
 	q.markReportStatus(f)
-	wire := f.Wire()
-	q.stats.Offered.add(wire)
+	q.stats.offered(f)
 	q.stats.RingMax = max(q.stats.RingMax, q.used)
 	if n.cfg.BQL.On {
 		f.bql = uint32(n.rules.BQLBytes(f))
-		if q.bql.Sent(f.bql, n.cfg.jiffies(now)) {
+		if f.bql > 0 && q.bql.Sent(f.bql, n.cfg.jiffies(now)) {
 			q.stats.StackXOFF++
 		}
 		q.stats.InflightMax = max(q.stats.InflightMax, int(q.bql.Inflight()))
@@ -149,10 +162,40 @@ func (n *NIC) Post(f *Frame, more bool) bool {
 	if n.cfg.Watchdog > 0 && !n.watchdog.Armed() {
 		n.eng.After(&n.watchdog, engine.Time(n.cfg.Watchdog))
 	}
-	if !more || q.stopped() {
-		q.doorbell = q.posted
-		n.fetcher.kick(q)
+	if !more || n.cfg.Ring.EveryDoorbell || q.stopped() {
+		n.Flush(f.Queue)
 	}
+	return true
+}
+
+// refuse says why the driver does not even try to queue f.
+func (n *NIC) refuse(q *txq, f *Frame) string {
+	switch {
+	case n.down.on:
+		return "port_down"
+	case n.rules.Refuse != nil:
+		if reason := n.rules.Refuse(f); reason != "" {
+			return reason
+		}
+	}
+	if n.fetcher.oversize(q, f) {
+		return "oversize"
+	}
+	return ""
+}
+
+// busy answers for a frame that does not fit: what was posted before it waits
+// for no doorbell of the next, since that does not come.
+func (q *txq) busy(f *Frame) bool {
+	q.stats.Busy++
+	q.setDriverXOFF()
+	q.nic.Flush(q.index)
+	if !f.XDP {
+		return false
+	}
+	q.stats.Offered.add(f.Wire())
+	q.stats.Dropped.add(f.Wire())
+	q.nic.drop(f, "xdp_tx_busy")
 	return true
 }
 
@@ -174,7 +217,11 @@ func (q *txq) setDriverXOFF() {
 func (q *txq) markReportStatus(f *Frame) {
 	wb := &q.nic.cfg.WriteBack
 	q.stride++
-	f.rs = q.stride >= wb.RSStride || wb.RSFromDesc > 0 && f.desc >= wb.RSFromDesc
+	if rule := q.nic.rules.ReportStatus; rule != nil {
+		f.rs = rule(f, f.desc, q.stride)
+	} else {
+		f.rs = q.stride >= wb.RSStride || wb.RSFromDesc > 0 && f.desc >= wb.RSFromDesc
+	}
 	if f.rs {
 		q.stride = 0
 	}
@@ -193,7 +240,7 @@ func (q *txq) reset(reason string) {
 	n.fetcher.occupied -= q.occupied
 	q.fetchSeg, q.sendSeg, q.ready, q.occupied, q.used = 0, 0, 0, 0, 0
 	q.bql.ResetQueue(n.cfg.jiffies(n.eng.Now()))
-	q.drvXOFF = false
+	q.drvXOFF = n.down.on
 	for i := first; i != end; i++ {
 		f := q.at(i)
 		q.ring[i&q.mask] = nil
@@ -205,5 +252,7 @@ func (q *txq) reset(reason string) {
 		}
 	}
 	n.mac.kick()
-	n.host.Wake(q.index)
+	if !n.down.on {
+		n.host.Wake(q.index)
+	}
 }
