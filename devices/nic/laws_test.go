@@ -1,7 +1,10 @@
 package nic_test
 
 import (
+	"flag"
 	"fmt"
+	"os"
+	"slices"
 	"testing"
 
 	"nicemu/devices"
@@ -12,22 +15,43 @@ import (
 	"pgregory.net/rapid"
 )
 
-// override draws legal values for some of the knobs that change how frames
-// move.
-func override(t *rapid.T, d *nic.Device) {
+// TestMain sets the number of random walks: more than a million steps for each
+// device, or a taste of them with -short.
+func TestMain(m *testing.M) {
+	flag.Parse()
+	given := false
+	flag.Visit(func(f *flag.Flag) { given = given || f.Name == "rapid.checks" })
+	if !testing.Short() && !given {
+		flag.Set("rapid.checks", "700")
+	}
+	os.Exit(m.Run())
+}
+
+// turn is a knob that changes how frames move, with values to try.
+type turn struct {
+	key    string
+	values []string
+}
+
+// turns are the knobs and values that the device takes.
+func turns(name string) (list []turn, err error) {
 	pick := func(key string, values ...string) {
-		for _, k := range d.Keys() {
-			if k == key && rapid.Bool().Draw(t, "turn "+key) {
-				v := rapid.SampledFrom(values).Draw(t, key)
-				if err := d.Set(key, v); err != nil {
-					t.Fatal(err)
-				}
-			}
+		d, e := devices.New(name)
+		if e != nil {
+			err = e
+			return
+		}
+		values = slices.DeleteFunc(values, func(v string) bool { return d.Set(key, v) != nil })
+		if len(values) > 0 {
+			list = append(list, turn{key, values})
 		}
 	}
 	pick("queues", "1", "2", "4")
 	pick("ring.tx", "64", "128", "256", "512")
 	pick("ring.rx", "64", "256")
+	pick("ring.rx_refill", "1", "16")
+	pick("ring.rx_reuse", "48")
+	pick("ring.rx_alloc_fail", "0.1", "0.9", "1")
 	pick("bql", "on", "off")
 	pick("bql.limit_min", "3kb")
 	pick("bql.limit_max", "9kb", "100kb")
@@ -35,29 +59,51 @@ func override(t *rapid.T, d *nic.Device) {
 	pick("fetch.per_descriptor", "119ns")
 	pick("fetch.bus_rate", "2gbit", "20gbit")
 	pick("fetch.outstanding", "1", "4", "16")
+	pick("fetch.arbitration", "rr", "most-empty")
+	pick("fetch.launch_ahead", "100us", "2ms")
 	pick("packet_buffers", "20kb")
 	pick("max_packet", "1514b", "4032b")
 	pick("arbitration", "strict", "rr", "drr")
+	pick("txtime", "on")
+	pick("gates", "1 2ms, e 3ms", "f 2ms, 0 1ms", "5 1500us, 2 1500us, 8 1500us")
+	pick("gates.base_time", "0ns", "7ms")
 	pick("writeback.threshold", "8", "16")
 	pick("writeback.rs_stride", "4")
 	pick("writeback.rs_descriptors", "4")
 	pick("writeback.latency", "30us", "1us")
-	pick("coalesce.rx_usecs", "0us", "10us", "1ms")
+	pick("coalesce.rx_usecs", "0us", "1us", "3us", "10us", "64us", "1ms")
 	pick("napi.tx_work", "8")
 	pick("napi.tx_again", "8")
 	pick("napi.weight", "2")
-	pick("napi.repoll", "on")
+	pick("napi.repoll", "on", "off")
 	pick("napi.stall_rate", "1000")
 	pick("napi.stall_mean", "150us")
 	pick("cpu.interrupt", "2us")
 	pick("cpu.clean", "200ns")
 	pick("cpu.receive", "700ns")
 	pick("watchdog", "5ms")
+
+	pick("qav", "on")
+	pick("txpbsize", "8kb,8kb,4kb,4kb", "24kb")
+	pick("dtxmxpktsz", "1536b", "4032b")
+	pick("sp_wait_sr", "off")
+	pick("queue0.txtime", "on")
+	pick("queue1.txtime", "on")
+	pick("queue0.idleslope", "20mbit", "1gbit")
+	pick("queue1.idleslope", "100mbit")
+	pick("queue0.hicredit", "153b")
+	pick("queue1.hicredit", "3000b")
+	pick("msix", "off")
+	d, err := devices.New(name)
+	if err != nil {
+		return nil, err
+	}
 	for _, k := range d.Knobs() {
 		if k.Key == "coalesce.mode" {
 			pick(k.Key, k.Enum...)
 		}
 	}
+	return list, err
 }
 
 // TestLawsHoldAtEveryStep drives every device, with random legal overrides,
@@ -65,27 +111,38 @@ func override(t *rapid.T, d *nic.Device) {
 // conservation, order, BQL and the stop bits after each step; in the end
 // everything must have drained and no queue may be stopped.
 func TestLawsHoldAtEveryStep(t *testing.T) {
-	steps := map[string]int{}
 	for _, name := range devices.Names() {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			turns, err := turns(name)
+			if err != nil {
+				t.Fatal(err)
+			}
+			steps := 0
 			rapid.Check(t, func(t *rapid.T) {
 				d, err := devices.New(name)
 				if err != nil {
 					t.Fatal(err)
 				}
-				override(t, d)
+				for _, turn := range turns {
+					if rapid.Bool().Draw(t, "turn "+turn.key) {
+						if err := d.Set(turn.key, rapid.SampledFrom(turn.values).Draw(t, turn.key)); err != nil {
+							t.Fatal(err)
+						}
+					}
+				}
 				r, err := nictest.New(d, rapid.Uint64().Draw(t, "seed"))
 				if err != nil {
 					t.Skip(err) // overrides that contradict each other
 				}
-				steps[name] += walk(t, r)
+				steps += walk(t, r, d.TSO)
 			})
-			t.Logf("%d steps audited", steps[name])
+			t.Logf("%d steps audited", steps)
 		})
 	}
 }
 
-func walk(t *rapid.T, r *nictest.Rig) int {
+func walk(t *rapid.T, r *nictest.Rig, gso bool) int {
 	rate := int64(r.NIC.Config().Link.Rate)
 	rng := r.Eng.Rand()
 	const steps = 1500
@@ -99,11 +156,14 @@ func walk(t *rapid.T, r *nictest.Rig) int {
 				break
 			}
 			f := r.Frame(q)
-			if rng.IntN(5) == 0 {
+			if rng.IntN(5) == 0 && gso {
 				hdr := 54 + rng.IntN(30)
 				f.GSO(hdr+1+rng.IntN(65000), hdr, 500+rng.IntN(960))
 			} else {
 				f.Single(60 + rng.IntN(1455))
+			}
+			if rng.IntN(3) == 0 { // some of them late
+				f.Launch = max(0, r.Eng.Now()+engine.Time(rng.IntN(2_200_000)-200_000))
 			}
 			r.Post(f, rng.IntN(4) == 0)
 		case op < 75:
