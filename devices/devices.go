@@ -7,13 +7,19 @@ import (
 	"strings"
 
 	"nicemu/devices/generic"
+	"nicemu/devices/igb"
+	"nicemu/devices/i40e"
 	"nicemu/devices/ixgbe"
+	"nicemu/devices/mana"
 	"nicemu/devices/nic"
 )
 
 var profiles = []func() *nic.Device{
 	generic.New,
+	igb.New,
 	ixgbe.New,
+	i40e.New,
+	mana.New,
 }
 
 // New returns a fresh profile of the device called name, to be adjusted and

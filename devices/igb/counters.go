@@ -1,0 +1,45 @@
+package igb
+
+import (
+	"fmt"
+
+	"nicemu/devices/nic"
+)
+
+// counters are the lines of igb_gstrings_stats, and of each queue, that the
+// model keeps. The card counts octets with the frame check sequence.
+func counters(n *nic.NIC) []nic.Counter {
+	s := n.Stats()
+	var packets uint64
+	var bytes, dropped nic.Count
+	for q := range n.Queues() {
+		t := n.Queue(q)
+		packets += t.Packets
+		bytes = bytes.Plus(t.Sent)
+		dropped = dropped.Plus(t.Dropped)
+	}
+	fcs := uint64(n.Config().Link.FCS)
+	list := []nic.Counter{
+		{Name: "rx_packets", Value: s.Delivered.Frames},
+		{Name: "tx_packets", Value: packets},
+		{Name: "rx_bytes", Value: s.Delivered.Bytes + fcs*s.Delivered.Frames},
+		{Name: "tx_bytes", Value: bytes.Bytes + fcs*packets},
+		{Name: "tx_timeout_count", Value: s.TXTimeouts},
+		{Name: "tx_dropped", Value: dropped.Frames},
+	}
+	for q := range n.Queues() {
+		t, name := n.Queue(q), fmt.Sprintf("tx_queue_%d_", q)
+		list = append(list,
+			nic.Counter{Name: name + "packets", Value: t.Packets},
+			nic.Counter{Name: name + "bytes", Value: t.Sent.Bytes},
+			nic.Counter{Name: name + "restart", Value: t.Restart})
+	}
+	for q := range n.Queues() {
+		r, name := n.RXQueue(q), fmt.Sprintf("rx_queue_%d_", q)
+		list = append(list,
+			nic.Counter{Name: name + "packets", Value: r.Delivered.Frames},
+			nic.Counter{Name: name + "bytes", Value: r.Delivered.Bytes},
+			nic.Counter{Name: name + "drops", Value: r.NoDescriptor.Frames})
+	}
+	return list
+}
