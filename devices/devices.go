@@ -7,8 +7,8 @@ import (
 	"strings"
 
 	"nicemu/devices/generic"
-	"nicemu/devices/igb"
 	"nicemu/devices/i40e"
+	"nicemu/devices/igb"
 	"nicemu/devices/ixgbe"
 	"nicemu/devices/mana"
 	"nicemu/devices/nic"

@@ -3,6 +3,7 @@ package nic
 import (
 	"encoding"
 	"fmt"
+	"math/bits"
 	"strconv"
 	"strings"
 
@@ -23,6 +24,7 @@ type Knob struct {
 	ptr                any // *int, *bool, *float64, *string, *units.Rate, *units.Size, *units.Duration, *[]units.Size, text
 	check              func(v int64) error
 	down               bool // multiple rounds down
+	power              bool // values go up to a power of two
 	given              bool
 }
 
@@ -44,6 +46,9 @@ func (k *Knob) RoundUp(m int64) *Knob { k.multiple = m; return k }
 
 // RoundDown makes the driver's rounding: values go down to a multiple of m.
 func (k *Knob) RoundDown(m int64) *Knob { k.multiple, k.down = m, true; return k }
+
+// PowerOfTwo makes the driver's rounding: values go up to a power of two.
+func (k *Knob) PowerOfTwo() *Knob { k.power = true; return k }
 
 // Check adds a rule that a range cannot say; its error says what is legal.
 func (k *Knob) Check(rule func(v int64) error) *Knob { k.check = rule; return k }
@@ -172,6 +177,9 @@ func (k *Knob) legal(v int64) (int64, error) {
 		}
 		v -= v % k.multiple
 	}
+	if k.power {
+		v = 1 << bits.Len64(uint64(v-1))
+	}
 	return v, nil
 }
 
@@ -197,6 +205,9 @@ func (k *Knob) Legal() string {
 			way = "down"
 		}
 		s += ", rounded " + way + " to a multiple of " + k.format(k.multiple)
+	}
+	if k.power {
+		s += ", rounded up to a power of two"
 	}
 	return s
 }
