@@ -3,6 +3,7 @@ package nic_test
 import (
 	"flag"
 	"fmt"
+	"math/rand/v2"
 	"os"
 	"slices"
 	"testing"
@@ -94,6 +95,12 @@ func turns(name string) (list []turn, err error) {
 	pick("queue0.hicredit", "153b")
 	pick("queue1.hicredit", "3000b")
 	pick("msix", "off")
+
+	pick("bql", "v1", "merged")
+	pick("oob", "long")
+	pick("max_data", "8kb")
+	pick("coalesce.tx_usecs", "0us", "200us")
+	pick("drain", "3ms", "1s")
 	d, err := devices.New(name)
 	if err != nil {
 		return nil, err
@@ -147,18 +154,24 @@ func walk(t *rapid.T, r *nictest.Rig, gso bool) int {
 	rng := r.Eng.Rand()
 	const steps = 1500
 	obeyBQL := rapid.Bool().Draw(t, "obey BQL")
+	up := true
 	for i := range steps {
 		switch op := rng.IntN(100); {
 		case op < 60:
 			q := rng.IntN(r.NIC.Queues())
 			drv, stack := r.NIC.XOFF(q)
-			if drv || stack && obeyBQL {
+			xdp := rng.IntN(20) == 0
+			if !xdp && (drv || stack && obeyBQL) {
 				break
 			}
 			f := r.Frame(q)
+			f.XDP = xdp
 			if rng.IntN(5) == 0 && gso {
 				hdr := 54 + rng.IntN(30)
 				f.GSO(hdr+1+rng.IntN(65000), hdr, 500+rng.IntN(960))
+				if rng.IntN(2) == 0 {
+					scatter(f, rng)
+				}
 			} else {
 				f.Single(60 + rng.IntN(1455))
 			}
@@ -172,6 +185,13 @@ func walk(t *rapid.T, r *nictest.Rig, gso bool) int {
 			r.NIC.Receive(f)
 		case op < 77:
 			r.NIC.SetRate([]int64{0, rate / 10, rate}[rng.IntN(3)])
+		case op < 78 && (!up || rng.IntN(4) == 0):
+			if up {
+				r.NIC.Down(func() {})
+			} else {
+				r.NIC.Up()
+			}
+			up = !up
 		default:
 			r.Eng.AdvanceTo(r.Eng.Now() + engine.Time(rng.IntN(100_000)))
 		}
@@ -180,6 +200,9 @@ func walk(t *rapid.T, r *nictest.Rig, gso bool) int {
 		}
 	}
 	r.NIC.SetRate(rate)
+	if !up {
+		r.NIC.Up()
+	}
 	for q := range r.NIC.Queues() {
 		r.NIC.Flush(q)
 	}
@@ -197,6 +220,21 @@ func walk(t *rapid.T, r *nictest.Rig, gso bool) int {
 		}
 	}
 	return steps
+}
+
+// scatter lays a frame out in up to 18 buffers of random lengths and places, as
+// sendfile and splice can; most often the first holds the headers.
+func scatter(f *nic.Frame, rng *rand.Rand) {
+	f.Linear = min(1, rng.IntN(20))
+	left, n := f.Len, min(f.HdrLen, f.Len)
+	for i := 0; left > 0; i++ {
+		if i == 17 {
+			n = left
+		}
+		f.Bufs = append(f.Bufs, nic.Buf{Addr: rng.Uint64N(1 << 20), Len: n})
+		left -= n
+		n = min(left, 1+rng.IntN(1+2*left/18))
+	}
 }
 
 func audit(r *nictest.Rig) error {
