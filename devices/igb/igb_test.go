@@ -1,0 +1,137 @@
+package igb
+
+import (
+	"strings"
+	"testing"
+
+	"nicemu/devices/engine"
+	"nicemu/devices/nic"
+	"nicemu/devices/nic/nictest"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+func build(t *testing.T, settings ...string) *nictest.Rig {
+	t.Helper()
+	d := New()
+	for _, s := range settings {
+		key, value, _ := strings.Cut(s, "=")
+		if err := d.Set(key, value); err != nil {
+			t.Fatal(err)
+		}
+	}
+	r, err := nictest.New(d, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+// stamp is what a frame met on its way, in ns.
+type stamp struct {
+	Queue                      int
+	Fetched, Start, End, Freed engine.Time
+}
+
+func trace(r *nictest.Rig) *[]stamp {
+	var list []stamp
+	r.OnComplete = func(f *nic.Frame) {
+		list = append(list, stamp{f.Queue, f.Fetched, f.WireStart, f.WireEnd, f.Completed})
+	}
+	return &list
+}
+
+func post(r *nictest.Rig, q, bytes int, launch engine.Time) {
+	f := r.Frame(q)
+	f.Single(bytes)
+	f.Launch = launch
+	r.Post(f, false)
+}
+
+// Two best-effort frames of 1514 bytes in queue 3 and one of 1514 bytes to be
+// launched at 60,010 ns from queue 0 are posted at 0. By hand:
+//
+//	fetch        860 + 1514·4 ns/B·148/128 = 860 + 7002.25 -> 7862 ns
+//	preamble 64 ns, data 12,112, FCS 32, gap 96: 12,304 ns on the wire; a buffer
+//	is free again, and the next frame chosen, 12,176 ns after the start
+//	60,010 ns is step 1875 of 32 ns: launch at 60,000
+//	guard: queue 3 may not start after 60,000 - 4032·8 = 27,744
+//
+// Queue 3 has 4 KB: the second fetch needs 4032 B free, so waits for the first
+// frame to be read. The doorbell of queue 3 rings first.
+//
+//	     0 fetch 3a        7,862 3a in, starts; fetch 0 (round robin)
+//	15,724 0 in, waits for 60,000
+//	20,038 3a read (7,862 + 12,176), its buffer free: fetch 3b
+//	20,070 3a's FCS has left (7,862 + 12,208)
+//	27,900 3b in: 156 ns too late for the guard
+//	60,000 0 starts, FCS out at 72,208; medium free at 72,304: 3b starts
+//	84,512 3b's FCS out
+//
+// With rx-usecs 0 every frame is freed as soon as the card has read it: 0 at
+// 72,176 and 3b at 84,480.
+func TestGoldenFourKilobytesHoldBackBehindTheGuard(t *testing.T) {
+	r := build(t, "qav=on", "txpbsize=8kb,8kb,4kb,4kb", "queue0.txtime=on", "coalesce.rx_usecs=0")
+	got := trace(r)
+	post(r, 3, 1514, 0)
+	post(r, 3, 1514, 0)
+	post(r, 0, 1514, 60_010)
+	r.Eng.AdvanceTo(engine.Millisecond)
+	want := []stamp{
+		{3, 7_862, 7_862, 20_070, 20_038},
+		{0, 15_724, 60_000, 72_208, 72_176},
+		{3, 27_900, 72_304, 84_512, 84_480},
+	}
+	if diff := cmp.Diff(want, *got); diff != "" {
+		t.Error(diff)
+	}
+}
+
+// The same three frames with 6 KB: 6144 - 1514 = 4630 B are free beside the
+// first frame, more than 4032, so the second is fetched while the first is on the
+// wire, in its turn after queue 0's, and starts before the guard.
+//
+//	     0 fetch 3a        7,862 3a in, starts; fetch 0
+//	15,724 0 in; fetch 3b
+//	20,166 3a's time on the wire is over (7,862 + 12,304): 3b is not in yet
+//	23,586 3b in, starts: 27,744 has not come
+//	35,762 3b read        35,794 its FCS out
+//	60,000 0 starts
+func TestGoldenSixKilobytesFetchAheadOfTheWire(t *testing.T) {
+	r := build(t, "qav=on", "queue0.txtime=on", "coalesce.rx_usecs=0")
+	got := trace(r)
+	post(r, 3, 1514, 0)
+	post(r, 3, 1514, 0)
+	post(r, 0, 1514, 60_010)
+	r.Eng.AdvanceTo(engine.Millisecond)
+	want := []stamp{
+		{3, 7_862, 7_862, 20_070, 20_038},
+		{3, 23_586, 23_586, 35_794, 35_762},
+		{0, 15_724, 60_000, 72_208, 72_176},
+	}
+	if diff := cmp.Diff(want, *got); diff != "" {
+		t.Error(diff)
+	}
+}
+
+// In legacy mode the three frames share 20 KB and leave in fetch order: a launch
+// time means nothing and nothing guards it.
+//
+//	7,862, 15,724 and 23,586: fetched one after the other (20,480 - 3·1514 > 9728)
+//	7,862, 20,166 and 32,470: started back to back
+func TestGoldenLegacyLeavesInFetchOrder(t *testing.T) {
+	r := build(t, "coalesce.rx_usecs=0")
+	got := trace(r)
+	post(r, 3, 1514, 0)
+	post(r, 3, 1514, 0)
+	post(r, 0, 1514, 60_010)
+	r.Eng.AdvanceTo(engine.Millisecond)
+	want := []stamp{
+		{3, 7_862, 7_862, 20_070, 20_038},
+		{0, 15_724, 20_166, 32_374, 32_342},
+		{3, 23_586, 32_470, 44_678, 44_646},
+	}
+	if diff := cmp.Diff(want, *got); diff != "" {
+		t.Error(diff)
+	}
+}
