@@ -79,7 +79,9 @@ func (Op) choices() []string { return []string{"==", "<", "<=", ">", ">="} }
 type fromTOML interface{ setTOML(v any) *fault }
 
 // TOS is the type-of-service byte: a number, or one of the words ssh's IPQoS
-// knows, and "interactive" and "bulk" for lowdelay and throughput.
+// knows, and "interactive" and "bulk" for lowdelay and throughput. For IPv4 the
+// kernel also derives a queueing priority from it; for IPv6 it does not, so a
+// workload there needs priority as well.
 type TOS uint8
 
 // tosWords are DSCP names (RFC 2474, 2597, 3246, 8622) shifted into the byte, and RFC 1349's.

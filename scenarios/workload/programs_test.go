@@ -130,8 +130,8 @@ func TestIperf3RunsOverLoopback(t *testing.T) {
 			if r.GoodputBPS == nil || *r.GoodputBPS < 50e6 || *r.GoodputBPS > 200e6 {
 				t.Errorf("goodput %v of 100 Mbit/s", r.GoodputBPS)
 			}
-			if len(r.Intervals) != 1 {
-				t.Errorf("intervals %v of one second", r.Intervals)
+			if len(r.Intervals) == 0 {
+				t.Error("no interval in one second")
 			}
 			if (r.Retransmits != nil) != (w.Proto == format.TCP) || (r.Lost != nil) != (w.Proto == format.UDP) {
 				t.Errorf("%+v", r)
