@@ -50,6 +50,7 @@ type Ring struct {
 	WakeAt int // after cleaning: as many free slots as this clear it
 
 	WakeOnEmptyPoll bool // wake even if this round cleaned nothing
+	XDPReserve      int  // slots that frames of XDP leave to the stack, whose queue they then never stop
 	EveryDoorbell   bool // ring the doorbell for every frame: the driver ignores xmit_more
 
 	RXRefill    int     // empty receive descriptors that are refilled together, while frames are processed; the rest at the end of a round

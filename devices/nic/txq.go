@@ -133,7 +133,11 @@ func (n *NIC) Post(f *Frame, more bool) bool {
 		n.drop(f, reason)
 		return true
 	}
-	if q.free() < max(d, n.rules.Room(f))+n.cfg.Ring.Gap {
+	room := max(d, n.rules.Room(f)) + n.cfg.Ring.Gap
+	if f.XDP {
+		room += n.cfg.Ring.XDPReserve
+	}
+	if q.free() < room {
 		return q.busy(f)
 	}
 	f.Posted = now
@@ -188,7 +192,9 @@ func (n *NIC) refuse(q *txq, f *Frame) string {
 // for no doorbell of the next, since that does not come.
 func (q *txq) busy(f *Frame) bool {
 	q.stats.Busy++
-	q.setDriverXOFF()
+	if !f.XDP || q.nic.cfg.Ring.XDPReserve == 0 {
+		q.setDriverXOFF()
+	}
 	q.nic.Flush(q.index)
 	if !f.XDP {
 		return false
