@@ -12,6 +12,7 @@ import (
 	"nicemu/devices/ixgbe"
 	"nicemu/devices/mana"
 	"nicemu/devices/nic"
+	"nicemu/devices/tsnep"
 )
 
 var profiles = []func() *nic.Device{
@@ -20,6 +21,7 @@ var profiles = []func() *nic.Device{
 	ixgbe.New,
 	i40e.New,
 	mana.New,
+	tsnep.New,
 }
 
 // New returns a fresh profile of the device called name, to be adjusted and

@@ -16,7 +16,7 @@ type Config struct {
 	Fetch Fetch
 	PB    PacketBuffers
 
-	Arbitration string     // between queues at the MAC: strict, rr, drr
+	Arbitration string     // between queues at the MAC: strict, strict-high, rr, drr
 	Quantum     units.Size // drr: bytes a queue may send in its turn
 	Gates       Gates
 

@@ -174,7 +174,7 @@ func standardKnobs(c *Config) []Knob {
 
 		{Key: "packet_buffers", ptr: &c.PB.Sizes, min: 64, max: maxSize, Doc: "transmit packet buffers: none, one shared, or one per queue"},
 		{Key: "max_packet", ptr: &c.PB.MaxPacket, max: maxSize, Doc: "a fetch into a packet buffer starts only while more than this is free"},
-		{Key: "arbitration", ptr: &c.Arbitration, Enum: []string{"strict", "rr", "drr"}, Doc: "between queues at the MAC: queue 0 first, round robin by frame, deficit round robin by byte"},
+		{Key: "arbitration", ptr: &c.Arbitration, Enum: []string{"strict", "strict-high", "rr", "drr"}, Doc: "between queues at the MAC: queue 0 first, the last queue first, round robin by frame, deficit round robin by byte"},
 		{Key: "quantum", ptr: &c.Quantum, min: 64, max: maxSize, Doc: "drr: bytes a queue may send in its turn"},
 		{Key: "gates", ptr: &c.Gates.List, Doc: "gate control list: masks of the queues that may send, each with how long; the cycle is their sum"},
 		{Key: "gates.base_time", ptr: &c.Gates.BaseTime, max: int64(math.MaxInt64 / 4), Doc: "when the gate control list starts; until then all gates are open"},

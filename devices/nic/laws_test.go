@@ -64,7 +64,7 @@ func turns(name string) (list []turn, err error) {
 	pick("fetch.launch_ahead", "100us", "2ms")
 	pick("packet_buffers", "20kb")
 	pick("max_packet", "1514b", "4032b")
-	pick("arbitration", "strict", "rr", "drr")
+	pick("arbitration", "strict", "strict-high", "rr", "drr")
 	pick("txtime", "on")
 	pick("gates", "1 2ms, e 3ms", "f 2ms, 0 1ms", "5 1500us, 2 1500us, 8 1500us")
 	pick("gates.base_time", "0ns", "7ms")

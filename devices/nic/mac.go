@@ -92,6 +92,14 @@ func (m *mac) pick(start engine.Time) *txq {
 		if q := m.deficitRoundRobin(start, &retry); q != nil {
 			return q
 		}
+	case m.nic.cfg.Arbitration == "strict-high":
+		for mask := m.readyMask; mask != 0; {
+			q := &m.nic.tx[63-bits.LeadingZeros64(mask)]
+			if m.eligible(q, start, &retry) {
+				return q
+			}
+			mask &^= 1 << q.index
+		}
 	default:
 		first := 0
 		if m.nic.cfg.Arbitration == "rr" {
