@@ -6,6 +6,8 @@ import (
 	"encoding/hex"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 	"time"
 )
 
@@ -46,10 +48,18 @@ func orDefault(cacheDir string) (string, error) {
 	return filepath.Abs(cacheDir)
 }
 
-// recipeHash identifies everything of ours that goes into a kernel.
+// recipeHash identifies everything of ours that goes into a kernel. The order of
+// the configuration's lines and its comments do not.
 func recipeHash(config, patch string) string {
+	var options []string
+	for line := range strings.Lines(config) {
+		if line = strings.TrimSpace(line); strings.HasPrefix(line, "CONFIG_") {
+			options = append(options, line)
+		}
+	}
+	slices.Sort(options)
 	h := sha256.New()
-	h.Write([]byte(config))
+	h.Write([]byte(strings.Join(options, "\n")))
 	h.Write([]byte{0})
 	h.Write([]byte(patch))
 	return hex.EncodeToString(h.Sum(nil))[:12]

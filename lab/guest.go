@@ -1,11 +1,9 @@
 package lab
 
 import (
-	"encoding/json"
 	"fmt"
 	"io"
 	"os"
-	"path/filepath"
 	"strings"
 	"time"
 
@@ -66,107 +64,9 @@ func DefaultEnv() []string {
 	return env
 }
 
-// job is the part of a Guest that init reads, from job.json in the run directory.
-type job struct {
-	Argv         []string
-	Env          []string
-	Dir          string
-	JobDir       string
-	Interactive  bool // on the console, not through messages
-	VirtualLimit time.Duration
-}
-
-// Names in the run directory, which is the kernel's working directory: init finds
-// it at runDirInGuest, so that no path of the host is on the kernel's command
-// line (which goes into the random pool).
-const (
-	jobFile       = "job.json"
-	stdinFile     = "stdin"
-	initLink      = "init"
-	runDirInGuest = "/proc/self/cwd"
-)
-
 // initMarker is the environment variable that tells a program with process id 1
 // that it is in the lab, not in a container.
 const initMarker = "NICEMU_LAB"
-
-// runDir is the private host directory of one boot.
-func (g *Guest) makeRunDir(interactive bool) (dir string, err error) {
-	dir, err = os.MkdirTemp("", "nicemu-lab-")
-	if err != nil {
-		return "", err
-	}
-	defer func() {
-		if err != nil {
-			os.RemoveAll(dir)
-		}
-	}()
-	init := g.Init
-	if init == "" {
-		if init, err = os.Executable(); err != nil {
-			return "", err
-		}
-	}
-	if init, err = filepath.Abs(init); err != nil {
-		return "", err
-	}
-	if err := os.Symlink(init, filepath.Join(dir, initLink)); err != nil {
-		return "", err
-	}
-	j := job{Argv: g.Argv, Env: g.Env, Dir: g.Dir, JobDir: g.JobDir, Interactive: interactive, VirtualLimit: g.VirtualLimit}
-	if j.Env == nil {
-		j.Env = DefaultEnv()
-	}
-	if j.JobDir != "" {
-		// Resolved: the guest makes the directory anew in its own tree, where a
-		// symbolic link on the way would still point to the host's.
-		if j.JobDir, err = realDir(j.JobDir); err != nil {
-			return "", err
-		}
-	}
-	if j.Dir == "" {
-		j.Dir = "/"
-		if j.JobDir != "" {
-			j.Dir = j.JobDir
-		}
-	}
-	text, err := json.Marshal(j)
-	if err != nil {
-		return "", err
-	}
-	if err := os.WriteFile(filepath.Join(dir, jobFile), text, 0o600); err != nil {
-		return "", err
-	}
-	if g.Stdin == nil || interactive {
-		return dir, nil
-	}
-	f, err := os.OpenFile(filepath.Join(dir, stdinFile), os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
-	if err != nil {
-		return "", err
-	}
-	_, err = io.Copy(f, g.Stdin)
-	if cerr := f.Close(); err == nil {
-		err = cerr
-	}
-	return dir, err
-}
-
-// realDir returns the absolute path of a directory without symbolic links.
-func realDir(dir string) (string, error) {
-	dir, err := filepath.Abs(dir)
-	if err != nil {
-		return "", err
-	}
-	if dir, err = filepath.EvalSymlinks(dir); err != nil {
-		return "", err
-	}
-	if fi, err := os.Stat(dir); err != nil {
-		return "", err
-	} else if !fi.IsDir() {
-		return "", &os.PathError{Op: "job directory", Path: dir, Err: unix.ENOTDIR}
-	}
-	return dir, nil
-}
 
 // kernelArgs is the kernel's command line. console is the host descriptor pair of
 // the console, control the descriptor that messages go to.
@@ -177,7 +77,7 @@ func (g *Guest) kernelArgs(console string, control int) []string {
 	}
 	args := []string{
 		fmt.Sprintf("mem=%dM", memory>>20),
-		"uml_dir=./", "umid=uml",
+		"uml_dir=./", "umid=uml", "noreboot",
 		"root=/dev/root", "rootfstype=hostfs", "rootflags=/", "ro",
 		"init=" + runDirInGuest + "/" + initLink,
 		"con=null", "con0=" + console,

@@ -7,10 +7,8 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/exec"
 	"sync"
 	"sync/atomic"
-	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -74,7 +72,7 @@ func Run(ctx context.Context, g Guest) (Result, error) {
 	if err != nil {
 		return Result{}, fmt.Errorf("lab: %w", err)
 	}
-	defer os.RemoveAll(dir)
+	defer dir.remove()
 
 	control, controlW, err := os.Pipe()
 	if err != nil {
@@ -91,7 +89,7 @@ func Run(ctx context.Context, g Guest) (Result, error) {
 	// time runs on. Best effort: the host may allow less.
 	unix.FcntlInt(controlW.Fd(), unix.F_SETPIPE_SZ, 1<<20)
 
-	k, err := startKernel(dir, &g, g.kernelArgs("null,fd:1", 3), nil, consoleW, controlW)
+	k, err := startKernel(dir.path, &g, g.kernelArgs("null,fd:1", 3), nil, consoleW, controlW)
 	controlW.Close()
 	consoleW.Close()
 	if err != nil {
@@ -177,7 +175,6 @@ func (s *session) supervise(ctx context.Context) error {
 			reason = Stalled
 		}
 		s.kernel.kill()
-		<-s.kernel.done
 		return reason
 	}
 }
@@ -239,62 +236,4 @@ func writeTo(w io.Writer, data []byte) error {
 	}
 	_, err := w.Write(data)
 	return err
-}
-
-// kernel is the User Mode Linux process group.
-type kernel struct {
-	cmd   *exec.Cmd
-	began time.Time
-	done  chan struct{} // closed when it is gone
-	err   error         // of Wait, valid then
-}
-
-// startKernel starts the kernel with dir as its working directory, in its own
-// process group: when it panics it signals all of its group. It dies with us.
-func startKernel(dir string, g *Guest, args []string, stdin, console, control *os.File) (*kernel, error) {
-	size := g.Memory
-	if size == 0 {
-		size = DefaultMemory
-	}
-	memDir, err := memoryDir([]string{"/dev/shm", os.TempDir(), "/tmp", "/var/tmp"}, size)
-	if err != nil {
-		return nil, err
-	}
-	k := &kernel{cmd: exec.Command(g.Kernel, args...), done: make(chan struct{})}
-	k.cmd.Dir = dir
-	k.cmd.Env = kernelEnv(memDir)
-	k.cmd.Stdout, k.cmd.Stderr = console, console
-	if stdin != nil {
-		k.cmd.Stdin = stdin
-	}
-	if control != nil {
-		k.cmd.ExtraFiles = []*os.File{control}
-	}
-	k.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
-	k.began = time.Now()
-	started := make(chan error)
-	go func() {
-		err := onOneThread(k.cmd)
-		started <- err
-		if err == nil {
-			k.err = k.cmd.Wait()
-			unix.Kill(-k.cmd.Process.Pid, unix.SIGKILL) // its helpers die with it; make sure
-		}
-		close(k.done)
-	}()
-	return k, <-started
-}
-
-// kill ends the kernel at once. The guest's processes are its children and die
-// with it, by their parent death signal.
-func (k *kernel) kill() {
-	k.cmd.Process.Kill()
-}
-
-// status tells how the kernel ended.
-func (k *kernel) status() string {
-	if k.err != nil {
-		return k.err.Error()
-	}
-	return "without an exit status of the command"
 }

@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/signal"
 	"sync"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -37,14 +38,14 @@ func Shell(ctx context.Context, g Guest) (Result, error) {
 	if err != nil {
 		return Result{}, fmt.Errorf("lab: %w", err)
 	}
-	defer os.RemoveAll(dir)
+	defer dir.remove()
 	control, controlW, err := os.Pipe()
 	if err != nil {
 		return Result{}, err
 	}
 	defer control.Close()
 
-	k, err := startKernel(dir, &g, g.kernelArgs("fd:0,fd:1", 3), term.slave, term.slave, controlW)
+	k, err := startKernel(dir.path, &g, g.kernelArgs("fd:0,fd:1", 3), term.slave, term.slave, controlW)
 	controlW.Close()
 	term.slave.Close()
 	if err != nil {
@@ -56,6 +57,7 @@ func Shell(ctx context.Context, g Guest) (Result, error) {
 	s := &session{guest: &g, kernel: k, began: k.began, console: newTail(0)}
 	readErr := s.readControl(control)
 	<-k.done
+	s.result.Wall = time.Since(k.began)
 	switch {
 	case s.failed != nil:
 		return s.result, &GuestError{Reason: s.failed, Detail: s.detail}
