@@ -392,8 +392,8 @@ func TestIntegrationBooksCountWhatLeftTheQdiscPerQueue(t *testing.T) {
 			buf := make([]byte, tap.BufferLen)
 			for q := range queues {
 				bytes, packets := books.Passed(q)
-				if bytes != want[q][0] || packets != want[q][1] {
-					t.Errorf("queue %d: %d bytes in %d packets, want %v", q, bytes, packets, want[q])
+				if bytes != want[q][0] || packets != want[q][1] || books.Wire(q) != bytes {
+					t.Errorf("queue %d: %d bytes in %d packets, %d on the wire, want %v", q, bytes, packets, books.Wire(q), want[q])
 				}
 				read := uint64(0)
 				for n := 1; n > 0; {
@@ -426,11 +426,15 @@ func TestIntegrationLargestPacketIsKnownWithAndWithoutSegmentationOffload(t *tes
 				if err != nil {
 					t.Fatal(err)
 				}
-				var onWire [4]uint64
+				var onWire, read [4]uint64
 				cable(t, pa, pb, func(from *tap.Port, q int, buf []byte) {
 					if from == pa && len(buf) > 1000 { // smaller ones may have been sent before Instrument
 						_, _, wire := tap.ParseHeader(buf).Segments(buf[tap.HeaderLen:])
 						onWire[q] = max(onWire[q], uint64(wire))
+						read[q] += uint64(wire)
+						if books.Wire(q) < read[q] {
+							t.Errorf("queue %d: %d bytes on the wire read, the books say %d", q, read[q], books.Wire(q))
+						}
 						if noted := books.Largest(q); noted < onWire[q] {
 							t.Errorf("queue %d: noted %d before a packet of %d was read", q, noted, wire)
 						}

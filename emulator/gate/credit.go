@@ -7,6 +7,9 @@ const (
 	// packet costs overhead plus its bytes, so a grant is first of all a number of packets.
 	overhead = math.MaxUint16
 
+	// stab is how much a size table of the user's (`tc … stab overhead 24`) may add to a packet without harm.
+	stab = 64
+
 	// minPacket is the shortest packet: an Ethernet header.
 	minPacket = 14
 
@@ -45,21 +48,21 @@ func (r Room) Open() bool { return r.Bytes >= 0 && r.Packets > 0 }
 // packet, or two packets if the limit shrank or a packet larger than s came in meanwhile. Packets that pass while a
 // grant is on its way add to that.
 type Credit struct {
-	granted        int64 // tokens set by the last grant
-	bytes, packets uint64
+	granted       int64 // tokens set by the last grant
+	wire, packets uint64
 }
 
-// Decide says whether the tbf needs a grant and of which burst, in bytes as tc counts them. bytes and packets are the
-// running totals of what passed (with segmentation before the reader, the segments), largest is the largest packet lately
-// in the qdisc, 0 if unknown. Decide takes the grant as made.
-func (c *Credit) Decide(room Room, bytes, packets, largest uint64) (burst uint32, grant bool) {
-	// A packet cut after the qdisc is counted once for each segment: at least this many tokens are left, maybe more.
-	left := c.granted - int64(bytes-c.bytes) - overhead*int64(packets-c.packets)
+// Decide says whether the tbf needs a grant and of which burst, in bytes as tc counts them. wire and packets are the
+// running totals of what passed: bytes on the wire, or an upper bound, and packets, or segments where packets are cut
+// after the qdisc. largest is the largest packet lately in the qdisc, 0 if unknown. Decide takes the grant as made.
+func (c *Credit) Decide(room Room, wire, packets, largest uint64) (burst uint32, grant bool) {
+	// At least this many tokens are left.
+	left := c.granted - int64(wire-c.wire) - (overhead+stab)*int64(packets-c.packets)
 	if !room.Open() {
 		if left <= leastTokens {
 			return 0, false
 		}
-		c.set(0, bytes, packets) // so that a grant, and with it a kick, comes when it opens
+		c.set(0, wire, packets) // so that a grant, and with it a kick, comes when it opens
 		return MaxPacket, true
 	}
 	size := int64(largest)
@@ -72,15 +75,15 @@ func (c *Credit) Decide(room Room, bytes, packets, largest uint64) (burst uint32
 	if left >= leastTokens && left >= due/2 && left <= due+size+overhead {
 		return 0, false
 	}
-	c.set(due, bytes, packets)
+	c.set(due, wire, packets)
 	return uint32(due - overhead), true
 }
 
 // Reset forgets the tokens: the next Decide with open room grants. For a tbf that was made anew.
 func (c *Credit) Reset() { c.granted = 0 }
 
-func (c *Credit) set(tokens int64, bytes, packets uint64) {
-	c.granted, c.bytes, c.packets = tokens, bytes, packets
+func (c *Credit) set(tokens int64, wire, packets uint64) {
+	c.granted, c.wire, c.packets = tokens, wire, packets
 }
 
 // tokens pay for as many packets of the size as may begin within the room's bytes, and for no more packets of any size

@@ -18,7 +18,7 @@ type world struct {
 	queue  []int64
 
 	limit, slots          int64
-	bytes, packets        uint64 // passed
+	bytes, wire, packets  uint64 // passed
 	doneBytes, doneFrames uint64
 	fifo                  []int64 // frames below the qdisc
 	burst                 int64
@@ -42,6 +42,12 @@ func (w *world) run() {
 		w.queue = w.queue[1:]
 		w.tokens -= size + overhead
 		for _, frame := range w.frames(size) {
+			if w.cut == 0 { // the card gets one copy of the headers, a twentieth of the bytes on the wire
+				w.wire += uint64(frame) + uint64(frame)/100
+				frame -= frame / 20
+			} else {
+				w.wire += uint64(frame)
+			}
 			w.fifo = append(w.fifo, frame)
 			w.bytes += uint64(frame)
 			w.packets++
@@ -82,7 +88,7 @@ func (w *world) turn() bool {
 		w.most = 0
 	}
 	room := w.room()
-	burst, grant := w.credit.Decide(room, w.bytes, w.packets, largest)
+	burst, grant := w.credit.Decide(room, w.wire, w.packets, largest)
 	if grant {
 		w.burst = int64(burst)
 		w.tokens = int64(burst) + overhead

@@ -24,8 +24,9 @@ type Counters struct {
 type book struct {
 	bytes   uint64
 	packets uint64
+	wire    uint64
 	largest uint64
-	_       [5]uint64
+	_       [4]uint64
 }
 
 // Passed is what left the qdisc of queue q for the ring since the Port was instrumented: bytes as the reader gets them
@@ -34,6 +35,10 @@ func (c *Counters) Passed(q int) (bytes, packets uint64) {
 	b := &c.books[q]
 	return atomic.LoadUint64(&b.bytes), atomic.LoadUint64(&b.packets)
 }
+
+// Wire is an upper bound of the bytes that Passed's packets put on the wire: every segment but a packet's first is taken to
+// have the longest headers there are.
+func (c *Counters) Wire(q int) uint64 { return atomic.LoadUint64(&c.books[q].wire) }
 
 // Largest is the largest packet that entered the qdisc for queue q since the last ResetLargest, as the qdisc counts it
 // (qdisc_pkt_len): the bytes of all segments with their headers. With several queues the headers are taken as
@@ -64,7 +69,7 @@ func (p *Port) Instrument() (*Counters, error) {
 	in := &instruments{}
 	err := in.load(p)
 	if err != nil {
-		return nil, errors.Join(fmt.Errorf("eBPF for %s: %w", p.name, err), in.close())
+		return nil, errors.Join(fmt.Errorf("eBPF for %s: %w", p.cfg.Name, err), in.close())
 	}
 	p.books = in
 	return &in.counters, nil
@@ -74,11 +79,11 @@ func (p *Port) Instrument() (*Counters, error) {
 // ranges of mqprio and taprio do. It changes nothing if the Port has one queue. The Port must be instrumented.
 func (p *Port) Steer(byPriority [16]QueueRange) error {
 	if p.books == nil {
-		return fmt.Errorf("steer %s: not instrumented", p.name)
+		return fmt.Errorf("steer %s: not instrumented", p.cfg.Name)
 	}
 	for prio, r := range byPriority {
 		if r.First < 0 || r.Count < 1 || r.First+r.Count > len(p.fds) {
-			return fmt.Errorf("steer %s: priority %d to %d queues from %d on, but there are %d", p.name, prio, r.Count, r.First, len(p.fds))
+			return fmt.Errorf("steer %s: priority %d to %d queues from %d on, but there are %d", p.cfg.Name, prio, r.Count, r.First, len(p.fds))
 		}
 	}
 	if p.books.steering == nil {
@@ -86,7 +91,7 @@ func (p *Port) Steer(byPriority [16]QueueRange) error {
 	}
 	for prio, r := range byPriority {
 		if err := p.books.steering.Put(uint32(prio), uint64(r.Count)<<32|uint64(r.First)); err != nil {
-			return fmt.Errorf("steer %s: %w", p.name, err)
+			return fmt.Errorf("steer %s: %w", p.cfg.Name, err)
 		}
 	}
 	return nil

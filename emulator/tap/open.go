@@ -48,7 +48,7 @@ func Open(ns *netns.NS, cfg Config) (*Port, error) {
 	if err := netns.CheckPrivilege(); err != nil {
 		return nil, err
 	}
-	p := &Port{ns: ns, name: cfg.Name, mac: cfg.MAC}
+	p := &Port{ns: ns, cfg: cfg}
 	err := ns.Do(func() (err error) {
 		if p.fds, err = openQueues(&cfg); err != nil {
 			return err

@@ -44,16 +44,18 @@ type Config struct {
 // Port is a TAP device that is up. Read and Write of one queue may be used by one goroutine at a time.
 type Port struct {
 	ns      *netns.NS
-	name    string
+	cfg     Config
 	ifindex int
-	mac     net.HardwareAddr
 	fds     []int
 	handle  *netlink.Handle
 	books   *instruments
 }
 
 // Name is the interface's name inside its namespace.
-func (p *Port) Name() string { return p.name }
+func (p *Port) Name() string { return p.cfg.Name }
+
+// Config is what the Port was opened with, completed.
+func (p *Port) Config() Config { return p.cfg }
 
 // NS is the namespace the interface lives in.
 func (p *Port) NS() *netns.NS { return p.ns }
@@ -62,7 +64,7 @@ func (p *Port) NS() *netns.NS { return p.ns }
 func (p *Port) Ifindex() int { return p.ifindex }
 
 // MAC is the interface's hardware address.
-func (p *Port) MAC() net.HardwareAddr { return p.mac }
+func (p *Port) MAC() net.HardwareAddr { return p.cfg.MAC }
 
 // Queues is the number of queues.
 func (p *Port) Queues() int { return len(p.fds) }
@@ -84,7 +86,7 @@ func (p *Port) Read(q int, buf []byte) (int, error) {
 			return 0, nil
 		case unix.EINTR:
 		default:
-			return 0, fmt.Errorf("read %s queue %d: %w", p.name, q, errno)
+			return 0, fmt.Errorf("read %s queue %d: %w", p.cfg.Name, q, errno)
 		}
 	}
 }
@@ -102,7 +104,7 @@ func (p *Port) Write(q int, buf []byte) error {
 			return nil
 		case unix.EINTR:
 		default:
-			return fmt.Errorf("write %s queue %d: %w", p.name, q, errno)
+			return fmt.Errorf("write %s queue %d: %w", p.cfg.Name, q, errno)
 		}
 	}
 }
@@ -112,7 +114,7 @@ func (p *Port) Write(q int, buf []byte) error {
 func (p *Port) Stats() (netlink.LinkStatistics, error) {
 	link, err := p.handle.LinkByIndex(p.ifindex)
 	if err != nil {
-		return netlink.LinkStatistics{}, fmt.Errorf("statistics of %s: %w", p.name, err)
+		return netlink.LinkStatistics{}, fmt.Errorf("statistics of %s: %w", p.cfg.Name, err)
 	}
 	return *link.Attrs().Statistics, nil
 }

@@ -14,6 +14,9 @@ const KickMajor = 0x7e00
 // steeredHeaders is what the steering program takes as the headers of a segment: Ethernet, IPv6, TCP with timestamps.
 const steeredHeaders = 14 + 40 + 32
 
+// longestHeaders are those of Ethernet with a VLAN tag, IPv6, and TCP with all options.
+const longestHeaders = 18 + 40 + 60
+
 // Offsets in struct __sk_buff (include/uapi/linux/bpf.h) and in book.
 const (
 	skbLen          = 0
@@ -25,7 +28,8 @@ const (
 	skbGSOSegs      = 164
 
 	bookPackets = 8
-	bookLargest = 16
+	bookWire    = 16
+	bookLargest = 24
 )
 
 func (in *instruments) program(kind ebpf.ProgramType, name string, code asm.Instructions) (*ebpf.Program, error) {
@@ -66,15 +70,32 @@ func join(parts ...asm.Instructions) (all asm.Instructions) {
 	return all
 }
 
+// wireBytes leaves in dst the length of the packet that skb points to, and the headers again for every segment but the
+// first. It spoils R1.
+func wireBytes(dst, skb asm.Register, headers int32) asm.Instructions {
+	return asm.Instructions{
+		asm.LoadMem(dst, skb, skbGSOSegs, asm.Word),
+		asm.JEq.Imm(dst, 0, "whole"),
+		asm.Sub.Imm(dst, 1),
+		asm.Mul.Imm(dst, headers),
+		asm.LoadMem(asm.R1, skb, skbLen, asm.Word).WithSymbol("whole"),
+		asm.Add.Reg(dst, asm.R1),
+	}
+}
+
 // countProgram runs in tun's transmit call, after the qdisc. It counts the packet for its queue and lets it pass whole.
 func countProgram(books *ebpf.Map) asm.Instructions {
 	return join(asm.Instructions{
-		asm.LoadMem(asm.R7, asm.R1, skbLen, asm.Word),
-		asm.LoadMem(asm.R2, asm.R1, skbQueueMapping, asm.Word),
+		asm.Mov.Reg(asm.R6, asm.R1),
+		asm.LoadMem(asm.R7, asm.R6, skbLen, asm.Word),
+	}, wireBytes(asm.R8, asm.R6, longestHeaders), asm.Instructions{
+		asm.LoadMem(asm.R2, asm.R6, skbQueueMapping, asm.Word),
 	}, lookup(books, "out"), asm.Instructions{
 		asm.StoreXAdd(asm.R0, asm.R7, asm.DWord),
+		asm.Add.Imm(asm.R0, bookWire),
+		asm.StoreXAdd(asm.R0, asm.R8, asm.DWord),
 		asm.Mov.Imm(asm.R1, 1),
-		asm.Add.Imm(asm.R0, bookPackets),
+		asm.Add.Imm(asm.R0, bookPackets-bookWire),
 		asm.StoreXAdd(asm.R0, asm.R1, asm.DWord),
 		asm.Mov.Reg(asm.R0, asm.R7).WithSymbol("out"),
 		asm.Return(),
@@ -112,15 +133,8 @@ func steerProgram(steering, books *ebpf.Map) asm.Instructions {
 	}, flowHash(), asm.Instructions{
 		asm.Mod.Reg(asm.R8, asm.R7),
 		asm.Add.Reg(asm.R9, asm.R8),
-		// The bytes on the wire: the packet, and the headers again for every segment but the first.
-		asm.LoadMem(asm.R7, asm.R6, skbGSOSegs, asm.Word).WithSymbol("chosen"),
-		asm.JEq.Imm(asm.R7, 0, "whole"),
-		asm.Sub.Imm(asm.R7, 1),
-		asm.Mul.Imm(asm.R7, steeredHeaders),
-		asm.LoadMem(asm.R1, asm.R6, skbLen, asm.Word).WithSymbol("whole"),
-		asm.Add.Reg(asm.R7, asm.R1),
-		asm.Mov.Reg(asm.R2, asm.R9),
-	}, lookup(books, "out"), noteLargest("out"), asm.Instructions{
+		asm.Mov.Reg(asm.R2, asm.R9).WithSymbol("chosen"),
+	}, wireBytes(asm.R7, asm.R6, steeredHeaders), lookup(books, "out"), noteLargest("out"), asm.Instructions{
 		asm.Mov.Reg(asm.R0, asm.R9).WithSymbol("out"),
 		asm.Return(),
 	})
