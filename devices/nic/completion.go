@@ -54,18 +54,19 @@ type vector struct {
 
 	timer  engine.Timer
 	masked bool // from the interrupt until the poll re-arms
+	flush  bool // CPU.Flush is still to be spent
 	work   Work
 	tx, rx int // frames of the round under way
 
 	stallAt, stallEnd engine.Time // the next hold-up
 
-	interrupts uint64
-	start, end func() // bound once: no allocation per poll
+	interrupts          uint64
+	start, end, flushed func() // bound once: no allocation per poll
 }
 
 func (v *vector) init(n *NIC, i int) {
 	v.nic, v.index = n, i
-	v.start, v.end = v.round, v.roundDone
+	v.start, v.end, v.flushed = v.round, v.roundDone, v.rearm
 	if n.rules.Moderation != nil {
 		v.mod = n.rules.Moderation(&n.cfg)
 	} else {
@@ -115,7 +116,7 @@ func (v *vector) interrupt() {
 			return
 		}
 	}
-	v.masked = true
+	v.masked, v.flush = true, n.cfg.CPU.Flush > 0
 	v.interrupts++
 	v.mod.Fired(now)
 	v.work = Work{}
@@ -143,6 +144,19 @@ func (v *vector) roundDone() {
 		v.round()
 		return
 	}
+	if v.flush && v.work.RXFrames > 0 {
+		v.flush = false
+		n.cpu.Softirq(engine.Time(n.cfg.CPU.Flush), v.flushed)
+		return
+	}
+	v.rearm()
+}
+
+// rearm ends the poll, unless what came since the last round is to be looked
+// for at once.
+func (v *vector) rearm() {
+	n := v.nic
+	q, r := &n.tx[v.index], &n.rx[v.index]
 	v.mod.Polled(n.eng.Now(), v.work)
 	pending := q.reported != q.cleaned || r.n > 0
 	if pending && n.cfg.NAPI.Repoll {

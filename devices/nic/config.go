@@ -129,6 +129,7 @@ type CPUCost struct {
 	Interrupt units.Duration // entering and leaving interrupt and softirq
 	Clean     units.Duration // one sent frame
 	Receive   units.Duration // one received frame in the poll
+	Flush     units.Duration // once for each interrupt that received: GRO flush, protocol input, wake-up, before re-arming
 	Copy      units.Duration // one received frame to user space
 }
 

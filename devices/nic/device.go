@@ -198,6 +198,7 @@ func standardKnobs(c *Config) []Knob {
 		{Key: "cpu.interrupt", ptr: &c.CPU.Interrupt, max: maxNs, Doc: "core time of one interrupt and its softirq"},
 		{Key: "cpu.clean", ptr: &c.CPU.Clean, max: maxNs, Doc: "core time of cleaning one sent frame"},
 		{Key: "cpu.receive", ptr: &c.CPU.Receive, max: maxNs, Doc: "core time of one received frame in the poll"},
+		{Key: "cpu.flush", ptr: &c.CPU.Flush, max: maxNs, Doc: "core time, once for each interrupt that received, between the last look at the rings and re-arming: GRO flush, protocol input, wake-up"},
 		{Key: "cpu.copy", ptr: &c.CPU.Copy, max: maxNs, Doc: "core time of copying one received frame to user space"},
 
 		{Key: "watchdog", ptr: &c.Watchdog, max: 3600e9, Doc: "TX watchdog: a queue stopped this long without a transmission is reset; 0ns = none"},

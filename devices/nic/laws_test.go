@@ -82,6 +82,7 @@ func turns(name string) (list []turn, err error) {
 	pick("cpu.interrupt", "2us")
 	pick("cpu.clean", "200ns")
 	pick("cpu.receive", "700ns")
+	pick("cpu.flush", "17us")
 	pick("watchdog", "5ms")
 
 	pick("qav", "on")

@@ -52,7 +52,7 @@ const (
 // 140 µs, with a core that is idle for most of it. Of the simple rules only one
 // gives that: a cause within the delay after an interrupt is not timed, the
 // first one behind it is, and the interrupt comes a delay later (hold-off). The
-// others give 84 µs (delay after the first cause), 98 µs (the same and the
+// others give 84 µs (delay after the first cause), 86 µs (the same and the
 // driver's look for pending work) and 64 µs (at once, but a delay apart):
 // coalesce.mode and napi.repoll choose among them.
 func New() *nic.Device {
@@ -105,6 +105,7 @@ func New() *nic.Device {
 	d.Knob("cpu.interrupt", "0: the core never limits")
 	d.Knob("cpu.clean", "0: the core never limits")
 	d.Knob("cpu.receive", "0: the core never limits")
+	d.Knob("cpu.flush", "0: the core never limits")
 	d.Knob("cpu.copy", "0: the core never limits")
 	d.Knob("hz", "Debian's kernels")
 	return d
