@@ -68,7 +68,7 @@ func New() *nic.Device {
 			Fetch:       nic.Fetch{Outstanding: 1},
 			Arbitration: "drr",
 			Quantum:     fullTSO + maxSegments*headers,
-			WriteBack:   nic.WriteBack{Threshold: 1, RSStride: 1, Latency: units.Duration(30e3)},
+			WriteBack:   nic.WriteBack{Threshold: 1, RSStride: 1},
 			Coalesce:    nic.Coalesce{Mode: "throttle"},
 			NAPI:        nic.NAPI{TXWork: cqePolling, TXAgain: napiWeight, RXWork: napiWeight},
 			Drain:       units.Duration(120e9),
@@ -96,7 +96,7 @@ func New() *nic.Device {
 	d.Knob("bql.limit_max", "net/core/net-sysfs.c")
 	d.Knob("bql.hold_time", "net/core/dev.c netdev_init_one_queue")
 	d.Knob("quantum", "chosen: one full TSO packet in turn, 64 KB of payload with the headers of its 46 segments")
-	d.Knob("writeback.latency", "from the shaper to a completion that the driver sees; chosen so that the published 16 queues with BQL hold two packets each").Fit()
+	d.Knob("writeback.latency", "0: a completion is seen when the packet has passed the cap")
 	d.Knob("napi.stall_rate", "0: a host that is always on time")
 	d.Knob("napi.stall_mean", "0: a host that is always on time")
 	d.Knob("cpu.xmit", "0: the core never limits")

@@ -8,6 +8,7 @@ import (
 // All are the experiments, in the order of their patches.
 func All() []Experiment {
 	return []Experiment{
+		manaBQL,
 		ixgbeRing,
 	}
 }

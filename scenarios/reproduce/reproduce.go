@@ -67,12 +67,12 @@ func compare(experiment, condition, metric string, model, tolerance float64) Row
 	if !ok {
 		panic(fmt.Sprintf("reproduce: no published figure %s | %s | %s", experiment, condition, metric))
 	}
+	published := f.Number()
 	r := Row{
 		Experiment: experiment, Condition: condition, Metric: metric, Unit: f.Unit,
-		Published: new(float64), Model: model, ModelError: new(float64), Tolerance: tolerance, relation: f.Relation,
+		Published: &published, Model: model, Tolerance: tolerance, relation: f.Relation,
 	}
-	*r.Published = f.Number()
-	*r.ModelError = model / *r.Published - 1
+	r.ModelError = r.error(model)
 	r.OK = r.within(model)
 	return r
 }
@@ -93,11 +93,19 @@ func (r Row) fit() Row { r.Fitted = true; return r }
 func (r Row) WithLive(v float64) Row {
 	r.Live = &v
 	if r.Published != nil {
-		e := v / *r.Published - 1
-		r.LiveError = &e
+		r.LiveError = r.error(v)
 		r.OK = r.OK && r.within(v)
 	}
 	return r
+}
+
+// error is relative to the published figure; nil if that is zero.
+func (r *Row) error(v float64) *float64 {
+	if *r.Published == 0 {
+		return nil
+	}
+	e := v / *r.Published - 1
+	return &e
 }
 
 func (r *Row) within(v float64) bool {
