@@ -37,7 +37,7 @@ func NewLatency() *hdrhistogram.Histogram {
 func (r *Requests) Start(s *stack.Stack) {
 	r.s, r.flow = s, s.Flows(1)
 	if r.Bytes == 0 {
-		r.Bytes = tcpHeader + 1
+		r.Bytes = TCPHeader + 1
 	}
 	r.Latency = NewLatency()
 	s.Eng.Init(&r.reply, r.answered)

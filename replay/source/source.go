@@ -14,10 +14,11 @@ import "nicemu/devices/engine"
 
 // Bytes around a payload.
 const (
-	ethernet  = 14
-	ipUDP     = 20 + 8
-	ipTCP     = 20 + 20 + 12 // with the timestamp option
-	tcpHeader = ethernet + ipTCP
+	ethernet = 14
+	ipUDP    = 20 + 8
+	ipTCP    = 20 + 20 + 12 // with the timestamp option
+	// TCPHeader is the headers of a TCP segment with timestamps over IPv4.
+	TCPHeader = ethernet + ipTCP
 	// MSS is the payload of a full TCP segment at an MTU of 1500 with
 	// timestamps.
 	MSS = 1500 - ipTCP

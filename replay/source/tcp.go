@@ -115,7 +115,7 @@ func (t *TCP) run() {
 		fl.awake = false
 		for fl.below < fl.limit {
 			f := t.s.Pool.Get(fl.queue)
-			f.GSO(tcpHeader+fl.skb, tcpHeader, MSS)
+			f.GSO(TCPHeader+fl.skb, TCPHeader, MSS)
 			f.Flow = t.first + uint32(i)
 			fl.below += fl.skb
 			t.s.Send(f)

@@ -185,6 +185,15 @@ func (s *Stack) Qdisc(q int) qdisc.Stats {
 	return st
 }
 
+// Qlen is the frames that wait above the driver of queue q.
+func (s *Stack) Qlen(q int) int {
+	n := s.tx[q].qdisc.Len()
+	for f := s.tx[q].requeued; f != nil; f = f.Next {
+		n++
+	}
+	return n
+}
+
 // Offered is what sources have given to queue q, to Send or to Post.
 func (s *Stack) Offered(q int) nic.Count { return s.tx[q].sent.Plus(s.tx[q].posted) }
 

@@ -9,6 +9,7 @@ import (
 func All() []Experiment {
 	return []Experiment{
 		manaBQL,
+		i40eTXD,
 		ixgbeRing,
 	}
 }

@@ -46,7 +46,7 @@ const (
 	// The cap is one of TCP payload, as the testers' tools count it; on the wire
 	// stand the headers of every segment.
 	manaCap     = 10.6e9
-	manaCapWire = manaCap * (source.MSS + 66) / source.MSS
+	manaCapWire = manaCap * (source.MSS + source.TCPHeader) / source.MSS
 
 	// The probe's round trip without load: a median of 47 µs is given.
 	rrBase, rrBaseMean = 40 * engine.Microsecond, 10 * engine.Microsecond

@@ -67,9 +67,18 @@ func compare(experiment, condition, metric string, model, tolerance float64) Row
 	if !ok {
 		panic(fmt.Sprintf("reproduce: no published figure %s | %s | %s", experiment, condition, metric))
 	}
+	return row(f, model, tolerance)
+}
+
+// derive makes the row of a number that follows from published figures.
+func derive(experiment, condition, metric, unit string, published, model, tolerance float64) Row {
+	return row(Figure{experiment, condition, metric, "=", published, unit, ""}, model, tolerance)
+}
+
+func row(f Figure, model, tolerance float64) Row {
 	published := f.Number()
 	r := Row{
-		Experiment: experiment, Condition: condition, Metric: metric, Unit: f.Unit,
+		Experiment: f.Experiment, Condition: f.Condition, Metric: f.Metric, Unit: f.Unit,
 		Published: &published, Model: model, Tolerance: tolerance, relation: f.Relation,
 	}
 	r.ModelError = r.error(model)
