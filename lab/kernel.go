@@ -23,6 +23,9 @@ type kernel struct {
 // startKernel starts the kernel with dir as its working directory, in its own
 // process group: when it panics it signals all of its group. It dies with us.
 func startKernel(dir string, g *Guest, args []string, stdin, console, control *os.File) (*kernel, error) {
+	if g.Kernel == "" {
+		return nil, errors.New("no kernel given")
+	}
 	size := g.Memory
 	if size == 0 {
 		size = DefaultMemory
@@ -42,9 +45,7 @@ func startKernel(dir string, g *Guest, args []string, stdin, console, control *o
 	if stdin != nil {
 		k.cmd.Stdin = stdin
 	}
-	if control != nil {
-		k.cmd.ExtraFiles = []*os.File{control}
-	}
+	k.cmd.ExtraFiles = []*os.File{control}
 	k.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 	k.began = time.Now()
 	started := make(chan error)

@@ -107,10 +107,11 @@ type session struct {
 	result  Result
 	console *tail
 
-	life   atomic.Int64 // real time of the last message, ns since began
-	ended  bool         // the guest reported the command's end
-	failed error        // reason reported by the guest
-	detail string
+	life    atomic.Int64 // real time of the last message, ns since began
+	writing atomic.Bool  // Stdout or Stderr keeps us, not the guest
+	ended   bool         // the guest reported the command's end
+	failed  error        // reason reported by the guest
+	detail  string
 }
 
 func (s *session) run(ctx context.Context, control, console io.Reader) (Result, error) {
@@ -169,7 +170,7 @@ func (s *session) supervise(ctx context.Context) error {
 		case <-wall:
 			reason = WallTimeout
 		case <-look.C:
-			if time.Since(s.began)-time.Duration(s.life.Load()) < stall {
+			if s.writing.Load() || time.Since(s.began)-time.Duration(s.life.Load()) < stall {
 				continue
 			}
 			reason = Stalled
@@ -211,9 +212,9 @@ func (s *session) readControl(control io.Reader) error {
 		case msgBeat:
 			s.result.Elapsed = m.clock - started
 		case msgStdout:
-			err = writeTo(s.guest.Stdout, m.data)
+			err = s.write(s.guest.Stdout, m.data)
 		case msgStderr:
-			err = writeTo(s.guest.Stderr, m.data)
+			err = s.write(s.guest.Stderr, m.data)
 		case msgExit:
 			s.ended = true
 			s.result.Status, s.result.Elapsed = m.status, m.clock-started
@@ -230,10 +231,13 @@ func (s *session) readControl(control io.Reader) error {
 	}
 }
 
-func writeTo(w io.Writer, data []byte) error {
+func (s *session) write(w io.Writer, data []byte) error {
 	if w == nil {
 		return nil
 	}
+	s.writing.Store(true)
 	_, err := w.Write(data)
+	s.life.Store(int64(time.Since(s.began)))
+	s.writing.Store(false)
 	return err
 }
