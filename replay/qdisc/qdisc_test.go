@@ -70,9 +70,10 @@ func TestCoDelDropsAsItsControlLawSays(t *testing.T) {
 			q.Dequeue(now, drop)
 		}
 	}
-	// The first frame is dequeued at 20 ms and above target; the interval ends
-	// at 20 ms + 99.9997 ms.
-	want := []float64{120, 120 + 100, 120 + 100 + 50, 120 + 100 + 50 + 56.25, 120 + 100 + 50 + 56.25 + 48.78, 120 + 100 + 50 + 56.25 + 48.78 + 44.59}
+	// The first frame is dequeued at 20 ms, 19531 units, and above target; the
+	// interval ends at 117187 units, which is the unit of 120 ms, so the first
+	// frame behind it is that of 121 ms.
+	want := []float64{121, 221, 271, 327.25, 376.03, 420.62}
 	if len(drops) < len(want) {
 		t.Fatalf("drops at %v", drops)
 	}
