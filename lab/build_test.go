@@ -36,7 +36,7 @@ esac
 n=0
 for o in $(cat $FAKE/objects); do
 	test -e $o && continue
-	echo "  CC      $o"; echo $o >$o; n=$((n+1))
+	echo $o >tmp; mv tmp $o; echo "  CC      $o"; n=$((n+1))
 	if test $n = 2 -a -e $FAKE/interrupt; then echo waiting; exec sleep 60; fi
 	if test -e $FAKE/broken; then echo "$o: error: no such thing"; exit 2; fi
 done

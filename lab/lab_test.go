@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/binary"
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"os/exec"
@@ -176,6 +177,22 @@ func TestProgressCountsOnlyThisRunsRate(t *testing.T) {
 	}
 	if last.Done != 850 || last.Total != 850 {
 		t.Errorf("got %d of %d", last.Done, last.Total)
+	}
+}
+
+func TestProgressIsALinePerStageAndTenthWithoutATerminal(t *testing.T) {
+	var out strings.Builder
+	report := PrintProgress(&out, false)
+	report(Progress{Stage: "download", Note: "linux-source"})
+	for done := range 101 {
+		report(Progress{Stage: "compile", Done: done, Total: 100, Left: 90 * time.Second})
+	}
+	want := "lab kernel: download linux-source\n"
+	for done := 0; done <= 100; done += 10 {
+		want += fmt.Sprintf("lab kernel: compile %d of 100 objects, about 1m30s left\n", done)
+	}
+	if diff := cmp.Diff(want, out.String()); diff != "" {
+		t.Error(diff)
 	}
 }
 
