@@ -3,8 +3,8 @@
 //
 // Its defaults follow common practice of Linux drivers rather than one of them:
 // a 1 Gbit/s link, 256 descriptors, the stop and wake thresholds of Intel's
-// drivers, BQL, interrupts at most every 50 µs. It leaves out nothing that the
-// skeleton has and adds nothing to it.
+// drivers, BQL, interrupts at most every 50 µs. It leaves out what is some
+// card's own: credits, guards ahead of launch times, adaptive moderation.
 package generic
 
 import (
