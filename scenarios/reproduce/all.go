@@ -8,8 +8,10 @@ import (
 // All are the experiments, in the order of their patches.
 func All() []Experiment {
 	return []Experiment{
+		igbQav,
 		manaBQL,
 		i40eTXD,
+		tsnepIRQ,
 		ixgbeRing,
 	}
 }
