@@ -38,7 +38,7 @@ const (
 
 	srQueues  = 2                           // I210_SR_QUEUES_NUM: queues 0 and 1 may reserve
 	txMemory  = 24 * units.KB               // for all packet buffers
-	pktUnit   = 64 * units.Byte             // of DTXMXPKTSZ
+	pktUnit   = 64                          // bytes, of DTXMXPKTSZ
 	pktLegacy = 0x98 * pktUnit              // I210_DTXMXPKTSZ_DEFAULT
 	pktQav    = (4096 - 1) / 64 * pktUnit   // igb_setup_tx_mode
 	fetchTime = units.Duration(0xFFFF * 32) // E1000_TQAVCTRL_FETCHTIME_DELTA, steps of 32 ns
@@ -49,7 +49,7 @@ type card struct {
 	qav      bool
 	msix     bool
 	txpbsize []units.Size // TXPBS: one shared, or one per queue
-	maxPkt   units.Size   // DTXMXPKTSZ
+	maxPkt   int          // DTXMXPKTSZ, bytes
 	waitSR   bool         // TQAVCTRL.SP_WAIT_SR
 	sr       [srQueues]reservation
 }
@@ -116,8 +116,8 @@ func (c *card) declare(d *nic.Device) modal {
 	var k modal
 	k.txpbsize = d.Own("txpbsize", &c.txpbsize, "", "TXPBS, transmit packet buffers: one shared in legacy mode, in Qav mode one for each of the four queues, 6kb,6kb,6kb,6kb unless given (8kb,8kb,4kb,4kb before the patch that evened them)",
 		main+"igb_setup_tx_mode, e1000_defines.h I210_TXPBSIZE_*").Range(int64(units.KB), int64(txMemory)).Check(wholeKB)
-	k.maxPkt = d.Own("dtxmxpktsz", &c.maxPkt, "", "DTXMXPKTSZ: longer frames are dropped (oversize), a fetch starts only while more than this is free, and SP_WAIT_SR keeps that long free; 4032b in Qav mode unless given",
-		main+"igb_setup_tx_mode, e1000_defines.h I210_DTXMXPKTSZ_DEFAULT").Range(int64(pktUnit), int64(pktLegacy)).Check(pktUnits)
+	k.maxPkt = d.Own("dtxmxpktsz", &c.maxPkt, "bytes", "DTXMXPKTSZ: longer frames are dropped (oversize), a fetch starts only while more than this is free, and SP_WAIT_SR keeps that long free; 4032 in Qav mode unless given",
+		main+"igb_setup_tx_mode, e1000_defines.h I210_DTXMXPKTSZ_DEFAULT").Range(pktUnit, pktLegacy).Check(pktUnits)
 	d.Own("sp_wait_sr", &c.waitSR, "", "TQAVCTRL.SP_WAIT_SR: queues without reservation keep the medium free ahead of a launch time", main+"igb_setup_tx_mode")
 	for q := range c.sr {
 		r, name := &c.sr[q], fmt.Sprintf("queue%d.", q)
@@ -167,8 +167,8 @@ func wholeKB(v int64) error {
 }
 
 func pktUnits(v int64) error {
-	if v%int64(pktUnit) != 0 {
-		return errors.New("DTXMXPKTSZ counts 64 bytes: expected a multiple of 64b")
+	if v%pktUnit != 0 {
+		return errors.New("DTXMXPKTSZ counts 64 bytes: expected a multiple of 64")
 	}
 	return nil
 }
@@ -219,7 +219,7 @@ func (c *card) finish(d *nic.Device, k modal) error {
 	if c.credits() && c.sr[1].txtime && c.sr[1].idle == 0 {
 		return errors.New("queue1: with credits on queue 0 and none of its own it would never send: set queue1.idleslope")
 	}
-	d.Config.PB.Sizes, d.Config.PB.MaxPacket = c.txpbsize[:d.Config.Queues], c.maxPkt
+	d.Config.PB.Sizes, d.Config.PB.MaxPacket = c.txpbsize[:d.Config.Queues], units.Size(c.maxPkt)
 	return nil
 }
 
@@ -232,7 +232,7 @@ func (c *card) legacy(d *nic.Device) error {
 			return fmt.Errorf("queue%d: launch times and credits need Qav mode; set qav to on", q)
 		}
 	}
-	d.Config.PB.Sizes, d.Config.PB.MaxPacket = c.txpbsize, c.maxPkt
+	d.Config.PB.Sizes, d.Config.PB.MaxPacket = c.txpbsize, units.Size(c.maxPkt)
 	return nil
 }
 

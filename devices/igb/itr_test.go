@@ -159,7 +159,7 @@ func TestContradictionsAreRefused(t *testing.T) {
 		{"txpbsize=8kb,8kb,4kb,4kb", "legacy mode has one packet buffer"},
 		{"qav=on txpbsize=20kb", "each of the four queues"},
 		{"qav=on txpbsize=8kb,8kb,8kb,4kb", "28kb in all, the card has 24kb"},
-		{"qav=on txpbsize=8kb,8kb,4kb,4kb dtxmxpktsz=4096b", "never filled"},
+		{"qav=on txpbsize=8kb,8kb,4kb,4kb dtxmxpktsz=4096", "never filled"},
 		{"qav=on link.rate=10mbit", "100mbit and 1gbit"},
 		{"qav=on queue0.idleslope=20mbit queue1.txtime=on", "never send"},
 		{"msix=off", "set queues to 1"},

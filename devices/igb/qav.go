@@ -65,7 +65,7 @@ func (c *card) shapers(n *nic.NIC, q int) []nic.Shaper {
 	if !c.waitSR {
 		return nil
 	}
-	guard := &nic.Guard{NIC: n, Bytes: int(c.maxPkt)}
+	guard := &nic.Guard{NIC: n, Bytes: c.maxPkt}
 	for sr := range min(srQueues, n.Queues()) {
 		if c.launches(sr) {
 			guard.Queues = append(guard.Queues, sr)

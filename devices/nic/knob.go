@@ -143,6 +143,9 @@ func (k *Knob) setList(p *[]units.Size, value string) error {
 func (k *Knob) parse(value string) (int64, error) {
 	switch k.ptr.(type) {
 	case *int:
+		if size, err := units.ParseSize(value); err == nil && k.Unit == "bytes" {
+			return int64(size), nil
+		}
 		v, err := strconv.ParseInt(value, 0, 64)
 		if err != nil {
 			return 0, fmt.Errorf("expected a whole number of %s, %s", k.Unit, k.Legal())

@@ -58,7 +58,7 @@ func runIgb(overrides []KV, _ uint64) ([]Row, error) {
 	qav := func(more ...KV) []KV { return append([]KV{{"qav", "on"}, {"queue0.txtime", "on"}}, more...) }
 	before := KV{"txpbsize", "8kb,8kb,4kb,4kb"}
 	after := KV{"txpbsize", "6kb,6kb,6kb,6kb"}
-	short := KV{"dtxmxpktsz", "1536b"}
+	short := KV{"dtxmxpktsz", "1536"}
 	cases := []qavCase{
 		{name: "not_qav"},
 		{name: "before", settings: qav(before)},
@@ -69,10 +69,10 @@ func runIgb(overrides []KV, _ uint64) ([]Row, error) {
 		{name: "after", settings: qav(after), tsn: true},
 		{name: "after", settings: qav(after), udp: true},
 		{name: "after", settings: qav(after), udp: true, tsn: true},
-		{name: "before, dtxmxpktsz=1536b", settings: qav(before, short), whatIf: "line rate with the old split: a fetch needs less room"},
-		{name: "before, dtxmxpktsz=1536b, bql=off", settings: qav(before, short, KV{"bql", "off"}), tsn: true,
+		{name: "before, dtxmxpktsz=1536", settings: qav(before, short), whatIf: "line rate with the old split: a fetch needs less room"},
+		{name: "before, dtxmxpktsz=1536, bql=off", settings: qav(before, short, KV{"bql", "off"}), tsn: true,
 			whatIf: "the guard is 12.288 us, so 9 frames fit a cycle with 2 us to spare"},
-		{name: "before, dtxmxpktsz=1536b", settings: qav(before, short), tsn: true,
+		{name: "before, dtxmxpktsz=1536", settings: qav(before, short), tsn: true,
 			whatIf: "BQL lets launch-time frames to the card in mid-cycle, where their fetches delay best effort by 3 us: one frame in three cycles misses"},
 	}
 	rows := make([][]Row, len(cases))

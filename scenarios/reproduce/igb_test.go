@@ -47,7 +47,7 @@ func TestFramesACycleAreThoseOfTheArithmetic(t *testing.T) {
 	}{
 		{"as before the patch", nil, 5},
 		{"a slower fetch", []KV{{"fetch.latency", "940ns"}}, 4},
-		{"a shorter longest frame", []KV{{"dtxmxpktsz", "1536b"}, {"bql", "off"}}, 9},
+		{"a shorter longest frame", []KV{{"dtxmxpktsz", "1536"}, {"bql", "off"}}, 9},
 		{"no guard, 4 KB", []KV{{"sp_wait_sr", "off"}}, 6},
 	} {
 		run := qavCase{name: c.name, settings: tsn, tsn: true}
