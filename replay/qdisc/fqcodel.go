@@ -1,6 +1,8 @@
 package qdisc
 
 import (
+	"math"
+
 	"nicemu/devices/engine"
 	"nicemu/devices/nic"
 )
@@ -150,9 +152,13 @@ func (q *FQCodel) Dequeue(now engine.Time, drop Drop) *nic.Frame {
 		}
 		fl := from.head
 		if fl.deficit <= 0 {
-			fl.deficit += q.cfg.Quantum
-			from.pop()
-			q.old.push(fl)
+			if from == &q.old {
+				q.old.credit(q.cfg.Quantum)
+			} else {
+				fl.deficit += q.cfg.Quantum
+				from.pop()
+				q.old.push(fl)
+			}
 			continue
 		}
 		f := q.dequeueFlow(fl, codelClock(now), drop)
@@ -284,6 +290,29 @@ func (l *flowList) pop() {
 	l.head.active = false
 	l.head = l.head.next
 	l.n--
+}
+
+// credit gives every flow in turn a quantum and its place at the end, until the
+// head may send. Passes over the whole list in which no flow may send are done
+// at once: a GSO packet costs some 45 quanta.
+func (l *flowList) credit(quantum int) {
+	passes := math.MaxInt
+	for fl := l.head; fl != nil && passes > 0; fl = fl.next {
+		if fl.deficit > 0 {
+			passes = 0
+		} else {
+			passes = min(passes, 1-fl.deficit/quantum)
+		}
+	}
+	for fl := l.head; fl != nil && passes > 0; fl = fl.next {
+		fl.deficit += passes * quantum
+	}
+	for l.head.deficit <= 0 {
+		fl := l.head
+		fl.deficit += quantum
+		l.pop()
+		l.push(fl)
+	}
 }
 
 var _ Qdisc = (*FQCodel)(nil)

@@ -178,6 +178,32 @@ func TestAFullQueueDropsHalfOfTheFattestFlow(t *testing.T) {
 	}
 }
 
+// Passes at once are what passes one by one come to.
+func TestCreditIsThatOfARoundRobin(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		quantum := rapid.IntRange(1, 2000).Draw(t, "quantum")
+		deficits := rapid.SliceOfN(rapid.IntRange(-70_000, 500), 1, 20).Draw(t, "deficits")
+		var fast, slow flowList
+		for _, d := range deficits {
+			fast.push(&flow{deficit: d})
+			slow.push(&flow{deficit: d})
+		}
+		fast.credit(quantum)
+		for slow.head.deficit <= 0 {
+			fl := slow.head
+			fl.deficit += quantum
+			slow.pop()
+			slow.push(fl)
+		}
+		a, b := fast.head, slow.head
+		for ; a != nil && b != nil && a.deficit == b.deficit; a, b = a.next, b.next {
+		}
+		if a != nil || b != nil || fast.n != slow.n {
+			t.Fatalf("differ from %v on", deficits)
+		}
+	})
+}
+
 // TestNothingIsLostOrReordered drives every qdisc at random: what went in came
 // out, was dropped or is queued, and each flow's frames keep their order.
 func TestNothingIsLostOrReordered(t *testing.T) {
