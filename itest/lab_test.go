@@ -19,6 +19,9 @@ import (
 	"nicemu/lab"
 )
 
+// raceDetector is set in race_test.go.
+var raceDetector bool
+
 // In the guest this test binary is process 1.
 func init() { lab.Init() }
 
@@ -31,6 +34,9 @@ func guest(t *testing.T, argv ...string) lab.Guest {
 	t.Helper()
 	if testing.Short() {
 		t.Skip("boots the lab kernel: not with -short")
+	}
+	if raceDetector {
+		t.Skip("the race detector's shadow memory does not fit into a guest process's address space (512 GB)")
 	}
 	kernel, err := labKernel()
 	var missing *lab.MissingTools
