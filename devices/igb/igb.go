@@ -104,7 +104,7 @@ type modal struct{ txpbsize, maxPkt *nic.Knob }
 func (c *card) declare(d *nic.Device) modal {
 	const main, ethtool, sheet = "igb_main.c ", "igb_ethtool.c ", "i210 datasheet "
 	d.Knob("queues", main+"igb_init_queue_configuration: up to 4, as many as there are cores").Range(1, 4)
-	d.Knob("link.rate", "1000BASE-T, IEEE 802.3").Check(linkRate)
+	d.Knob("link.rate", "1000BASE-T, IEEE 802.3").Check(linkRate).Words(legalRate)
 	d.Knob("ring.tx", ethtool+"igb_set_ringparam, igb.h IGB_DEFAULT_TXD").Range(64, 4096).RoundUp(8)
 	d.Knob("ring.rx", ethtool+"igb_set_ringparam, igb.h IGB_DEFAULT_RXD").Range(64, 4096).RoundUp(8)
 	d.Knob("bql", main+"igb_tx_map, igb_clean_tx_irq")
@@ -115,15 +115,15 @@ func (c *card) declare(d *nic.Device) modal {
 	d.Own("qav", &c.qav, "", "Qav mode (FQTSS): a packet buffer for each queue; the driver enters it with the first etf or cbs offload", main+"igb_offload_apply")
 	var k modal
 	k.txpbsize = d.Own("txpbsize", &c.txpbsize, "", "TXPBS, transmit packet buffers: one shared in legacy mode, in Qav mode one for each of the four queues, 6kb,6kb,6kb,6kb unless given (8kb,8kb,4kb,4kb before the patch that evened them)",
-		main+"igb_setup_tx_mode, e1000_defines.h I210_TXPBSIZE_*").Range(int64(units.KB), int64(txMemory)).Check(wholeKB)
+		main+"igb_setup_tx_mode, e1000_defines.h I210_TXPBSIZE_*").Range(int64(units.KB), int64(txMemory)).Check(wholeKB).Words(legalPBS)
 	k.maxPkt = d.Own("dtxmxpktsz", &c.maxPkt, "bytes", "DTXMXPKTSZ: longer frames are dropped (oversize), a fetch starts only while more than this is free, and SP_WAIT_SR keeps that long free; 4032 in Qav mode unless given",
-		main+"igb_setup_tx_mode, e1000_defines.h I210_DTXMXPKTSZ_DEFAULT").Range(pktUnit, pktLegacy).Check(pktUnits)
+		main+"igb_setup_tx_mode, e1000_defines.h I210_DTXMXPKTSZ_DEFAULT").Range(pktUnit, pktLegacy).Check(pktUnits).Words(legalPkt)
 	d.Own("sp_wait_sr", &c.waitSR, "", "TQAVCTRL.SP_WAIT_SR: queues without reservation keep the medium free ahead of a launch time", main+"igb_setup_tx_mode")
 	for q := range c.sr {
 		r, name := &c.sr[q], fmt.Sprintf("queue%d.", q)
 		d.Own(name+"txtime", &r.txtime, "", "launch times on this queue (etf offload)", main+"igb_offload_txtime")
 		d.Own(name+"idleslope", &r.idle, "", "credit-based shaper on this queue (cbs offload), rounded up to 16.38431 kbit; 0bit = none", main+"igb_config_tx_modes").
-			Range(0, int64(units.Gbit)).Check(wholeKbit)
+			Range(0, int64(units.Gbit)).Check(wholeKbit).Words(legalIdle)
 		d.Own(name+"hicredit", &r.high, "", "most credit that the queue can save; sendslope and locredit are not programmable", main+"igb_config_tx_modes").
 			Range(0, (1<<31-1)/creditPerByte)
 	}
@@ -139,7 +139,7 @@ func (c *card) declare(d *nic.Device) modal {
 
 	d.Own("msix", &c.msix, "", "MSI-X, a vector for each queue pair; off: MSI, one queue pair and the adaptive algorithm for it", main+"igb_set_interrupt_capability")
 	d.Knob("coalesce.rx_usecs", ethtool+"igb_set_coalesce: 0 = off, 1 = adaptive, 3 = adaptive with at most 20,000 interrupts a second, 10 to 10000 fixed; EITR holds 8191 µs and drops higher bits").
-		Range(0, int64(10*units.Millisecond)).Check(rxUsecs)
+		Range(0, int64(10*units.Millisecond)).Check(rxUsecs).Words(legalUsecs)
 	d.Knob("napi.tx_work", "igb.h IGB_DEFAULT_TX_WORK")
 	d.Knob("napi.weight", "netdevice.h NAPI_POLL_WEIGHT")
 	d.Knob("cpu.xmit", "0: the core never limits")
@@ -151,41 +151,35 @@ func (c *card) declare(d *nic.Device) modal {
 	return k
 }
 
-func linkRate(v int64) error {
-	switch units.Rate(v) {
-	case 10 * units.Mbit, 100 * units.Mbit, units.Gbit:
+// What is legal, in the words of an error: the driver itself says no more than
+// EINVAL.
+const (
+	legalRate  = "10mbit, 100mbit or 1gbit"
+	legalPBS   = "sizes in whole kb with commas between, one in legacy mode, four of 24kb in all in Qav mode"
+	legalPkt   = "a multiple of 64 bytes from 64 to 9728"
+	legalIdle  = "0bit to 1gbit in whole kbit"
+	legalUsecs = "0, 1, 3, or 10 to 10000 whole microseconds (the driver answers EINVAL to others)"
+)
+
+func refuseUnless(ok bool, legal string) error {
+	if ok {
 		return nil
 	}
-	return errors.New("expected 10mbit, 100mbit or 1gbit")
+	return errors.New("expected " + legal)
 }
 
-func wholeKB(v int64) error {
-	if v%int64(units.KB) != 0 {
-		return errors.New("TXPBS counts in kilobytes: expected a multiple of 1kb")
-	}
-	return nil
+func linkRate(v int64) error {
+	r := units.Rate(v)
+	return refuseUnless(r == 10*units.Mbit || r == 100*units.Mbit || r == units.Gbit, legalRate)
 }
 
-func pktUnits(v int64) error {
-	if v%pktUnit != 0 {
-		return errors.New("DTXMXPKTSZ counts 64 bytes: expected a multiple of 64")
-	}
-	return nil
-}
-
-func wholeKbit(v int64) error {
-	if v%int64(units.Kbit) != 0 {
-		return errors.New("cbs counts in kbit: expected a multiple of 1kbit")
-	}
-	return nil
-}
+func wholeKB(v int64) error   { return refuseUnless(v%int64(units.KB) == 0, legalPBS) }
+func pktUnits(v int64) error  { return refuseUnless(v%pktUnit == 0, legalPkt) }
+func wholeKbit(v int64) error { return refuseUnless(v%int64(units.Kbit) == 0, legalIdle) }
 
 func rxUsecs(v int64) error {
 	us := v / int64(units.Microsecond)
-	if v%int64(units.Microsecond) != 0 || us == 2 || us > 3 && us < 10 {
-		return errors.New("the driver answers EINVAL: expected 0, 1, 3, or 10 to 10000 whole microseconds")
-	}
-	return nil
+	return refuseUnless(v%int64(units.Microsecond) == 0 && us != 2 && (us <= 3 || us >= 10), legalUsecs)
 }
 
 // finish derives what depends on the mode and refuses what contradicts it.

@@ -18,7 +18,7 @@ func TestRxUsecsIsLegalAsTheDriverHasIt(t *testing.T) {
 		}
 	}
 	err := New().Set("coalesce.rx_usecs", "2")
-	if err == nil || !strings.Contains(err.Error(), "EINVAL: expected 0, 1, 3, or 10 to 10000") {
+	if err == nil || !strings.Contains(err.Error(), "expected 0, 1, 3, or 10 to 10000") {
 		t.Errorf("%v", err)
 	}
 }

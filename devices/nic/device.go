@@ -177,7 +177,7 @@ func standardKnobs(c *Config) []Knob {
 		{Key: "arbitration", ptr: &c.Arbitration, Enum: []string{"strict", "strict-high", "rr", "drr"}, Doc: "between queues at the MAC: queue 0 first, the last queue first, round robin by frame, deficit round robin by byte"},
 		{Key: "quantum", ptr: &c.Quantum, min: 64, max: maxSize, Doc: "drr: bytes a queue may send in its turn"},
 		{Key: "gates", ptr: &c.Gates.List, Doc: "gate control list: masks of the queues that may send, each with how long; the cycle is their sum"},
-		{Key: "gates.base_time", ptr: &c.Gates.BaseTime, max: int64(math.MaxInt64 / 4), Doc: "when the gate control list starts; until then all gates are open"},
+		{Key: "gates.base_time", ptr: &c.Gates.BaseTime, max: 1e18, Doc: "when the gate control list starts; until then all gates are open"},
 
 		{Key: "writeback.threshold", ptr: &c.WriteBack.Threshold, min: 1, max: 64, Unit: "frames", Doc: "sent frames written back together (WTHRESH); an interrupt flushes"},
 		{Key: "writeback.rs_stride", ptr: &c.WriteBack.RSStride, min: 1, max: 64, Unit: "frames", Doc: "status report asked for every n-th frame"},

@@ -25,6 +25,7 @@ type Knob struct {
 	check              func(v int64) error
 	down               bool // multiple rounds down
 	power              bool // values go up to a power of two
+	words              string
 	given              bool
 }
 
@@ -52,6 +53,9 @@ func (k *Knob) PowerOfTwo() *Knob { k.power = true; return k }
 
 // Check adds a rule that a range cannot say; its error says what is legal.
 func (k *Knob) Check(rule func(v int64) error) *Knob { k.check = rule; return k }
+
+// Words say what is legal where range and rounding do not say it well.
+func (k *Knob) Words(legal string) *Knob { k.words = legal; return k }
 
 // Fit marks the default as fitted to a published figure.
 func (k *Knob) Fit() *Knob { k.Fitted = true; return k }
@@ -188,6 +192,9 @@ func (k *Knob) legal(v int64) (int64, error) {
 
 // Legal says what values the knob takes.
 func (k *Knob) Legal() string {
+	if k.words != "" {
+		return k.words
+	}
 	if k.Enum != nil {
 		return "one of " + strings.Join(k.Enum, ", ")
 	}
