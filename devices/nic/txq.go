@@ -76,16 +76,18 @@ func (q *txq) stopped() bool { return q.drvXOFF || q.bql.StackXOFF }
 // while either is set; pktgen and XDP honour drv only.
 func (n *NIC) XOFF(q int) (drv, stack bool) { return n.tx[q].drvXOFF, n.tx[q].bql.StackXOFF }
 
+// Unlimited is what a queue without BQL has available: more than any ring holds.
+const Unlimited = 1 << 40
+
 // Available is how many bytes the stack may hand to queue q before BQL stops
-// it: negative when it is stopped. Without BQL it is the largest int while the
-// ring has room, since only the ring limits.
+// it: negative when it is stopped. Without BQL only the ring limits, see Room.
 func (n *NIC) Available(q int) int {
 	t := &n.tx[q]
 	switch {
 	case t.drvXOFF:
 		return -1
 	case !n.cfg.BQL.On:
-		return int(^uint(0) >> 1)
+		return Unlimited
 	}
 	return int(t.bql.Avail())
 }

@@ -145,24 +145,39 @@ func (g *Gate) ensure() (changed bool, err error) {
 	return true, g.adopt(len(places))
 }
 
-// ensureLane builds queue q's gate at a place unless it is there.
+// ensureLane builds what is missing of queue q's gate at a place. configured is false if what is there is the kernel's own.
 func (g *Gate) ensureLane(qdiscs []object, q int, place uint32, configured bool) (built bool, err error) {
-	there := at(qdiscs, place)
-	user := there
-	if there != nil && there.handle == selectorHandle(q) {
-		user = at(qdiscs, tbfClass(q))
-		tbf, sink := at(qdiscs, trafficClass(q)), at(qdiscs, kickClass(q))
-		if user != nil && tbf != nil && tbf.handle == tbfHandle(q) && sink != nil && sink.handle == sinkHandle(q) {
-			return false, nil
-		}
+	what, inside := g.missing(qdiscs, q, place)
+	if what == nothing {
+		return false, nil
 	}
-	var wanted tree
-	if user != nil && configured {
-		if wanted, err = g.capture(qdiscs, *user); err != nil {
+	var in tree
+	if what >= tbf && configured && inside != nil {
+		if in, err = g.capture(qdiscs, *inside); err != nil {
 			return false, err
 		}
 	}
-	return true, g.build(q, place, wanted)
+	return true, g.build(q, place, what, in)
+}
+
+// missing finds what is missing of queue q's gate, and the user's qdisc.
+func (g *Gate) missing(qdiscs []object, q int, place uint32) (what missing, inside *object) {
+	is := func(place, handle uint32) bool {
+		there := at(qdiscs, place)
+		return there != nil && there.handle == handle
+	}
+	inside = at(qdiscs, tbfClass(q))
+	switch {
+	case !is(place, selectorHandle(q)):
+		return everything, at(qdiscs, place)
+	case !is(trafficClass(q), tbfHandle(q)):
+		return tbf, at(qdiscs, trafficClass(q))
+	case inside == nil:
+		return user, nil
+	case !is(kickClass(q), sinkHandle(q)):
+		return sink, inside
+	}
+	return nothing, inside
 }
 
 // adopt makes the grants fit the fifos beneath the tbfs.

@@ -134,22 +134,35 @@ func (g *Gate) Flush() error {
 // decide asks the lane's books.
 func (g *Gate) decide(i int, room Room) (burst uint32, grant bool) {
 	l := &g.lanes[i]
-	first, last := i, i
-	if g.shared {
-		first, last = 0, len(g.rooms)-1
-	}
-	var wire, packets, now uint64
-	for q := first; q <= last; q++ {
-		_, p := g.books.Passed(q)
-		wire, packets, now = wire+g.books.Wire(q), packets+p, max(now, g.books.Largest(q))
+	wire, packets := g.passed(i)
+	now := uint64(0)
+	for q, end := g.queues(i); q < end; q++ {
+		now = max(now, g.books.Largest(q))
 	}
 	largest, next := l.recent.largest(now, packets)
 	if next {
-		for q := first; q <= last; q++ {
+		for q, end := g.queues(i); q < end; q++ {
 			g.books.ResetLargest(q)
 		}
 	}
 	return l.credit.Decide(room, wire, packets, largest)
+}
+
+// passed are the books of a lane: bytes on the wire and packets.
+func (g *Gate) passed(i int) (wire, packets uint64) {
+	for q, end := g.queues(i); q < end; q++ {
+		_, p := g.books.Passed(q)
+		wire, packets = wire+g.books.Wire(q), packets+p
+	}
+	return wire, packets
+}
+
+// queues are those that share a lane, end excluded.
+func (g *Gate) queues(i int) (first, end int) {
+	if g.shared {
+		return 0, len(g.rooms)
+	}
+	return i, i + 1
 }
 
 // room is what a lane may take: that of its queue, or the least of all queues that share it, since a root qdisc of one
@@ -169,7 +182,8 @@ func (g *Gate) room(i int) Room {
 }
 
 // Rescue grants and kicks again if packets wait in queue q's qdisc while it has room. Call it if nothing has passed for a
-// while. It reports whether that was needed, which would be a flaw of the gate or a qdisc that holds packets on purpose.
+// while. It reports whether something passed now, which is a flaw of the gate; otherwise the user's qdisc holds the packets
+// on purpose.
 func (g *Gate) Rescue(q int) (bool, error) {
 	i := q
 	if g.shared {
@@ -182,9 +196,14 @@ func (g *Gate) Rescue(q int) (bool, error) {
 	if err != nil || waiting == 0 {
 		return false, err
 	}
-	g.stats.Rescues++
+	_, before := g.passed(i)
 	g.lanes[i].credit.Reset()
-	return true, g.Flush()
+	err = g.Flush()
+	if _, after := g.passed(i); after == before {
+		return false, err
+	}
+	g.stats.Rescues++
+	return true, err
 }
 
 // Lanes is the number of gates: one for each queue, or 1 if the queues share a root qdisc. It is 0 before Install.

@@ -108,23 +108,43 @@ func tbfOptions(burst, limit uint32) *attr {
 
 const endless = 1 << 30 // limit of a tbf whose qdisc takes none from it
 
-// build puts a whole gate for queue q at parent, with the user's qdisc in it.
-func (g *Gate) build(q int, parent uint32, user tree) error {
-	if err := g.addSelector(q, parent); err != nil {
+// missing says from where on a gate has to be built. Making again what is there would be a change, which not every qdisc
+// supports.
+type missing int
+
+const (
+	nothing missing = iota
+	sink            // the kick sink only
+	user            // the user's qdisc, and maybe the sink
+	tbf             // the tbf and all beneath
+	everything
+)
+
+// build puts queue q's gate, or what is missing of it, at parent, with the user's qdisc in it.
+func (g *Gate) build(q int, parent uint32, what missing, in tree) error {
+	if what == everything {
+		if err := g.addSelector(q, parent); err != nil {
+			return err
+		}
+	}
+	o := object{handle: sinkHandle(q), parent: kickClass(q), kind: "pfifo", options: fifoOptions(0)}
+	if err := g.tc.send(unix.RTM_NEWQDISC, replace, o); err != nil {
 		return err
 	}
-	sink := object{handle: sinkHandle(q), parent: kickClass(q), kind: "pfifo", options: fifoOptions(0)}
-	if err := g.tc.send(unix.RTM_NEWQDISC, replace, sink); err != nil {
-		return err
-	}
-	tbf := object{handle: tbfHandle(q), parent: trafficClass(q), kind: "tbf", options: tbfOptions(MaxPacket, endless)}
-	if err := g.tc.send(unix.RTM_NEWQDISC, replace, tbf); err != nil {
+	if what >= tbf {
+		o := object{handle: tbfHandle(q), parent: trafficClass(q), kind: "tbf", options: tbfOptions(MaxPacket, endless)}
+		err := g.tc.send(unix.RTM_NEWQDISC, replace, o)
 		if errors.Is(err, unix.ENOENT) {
 			return fmt.Errorf("the gate needs tbf (CONFIG_NET_SCH_TBF): %w", err)
 		}
-		return err
+		if err != nil {
+			return err
+		}
 	}
-	return g.plant(user, tbfClass(q))
+	if what < user {
+		return nil
+	}
+	return g.plant(in, tbfClass(q))
 }
 
 func fifoOptions(limit uint32) *attr {

@@ -152,7 +152,8 @@ func write(fd int, b []byte) error {
 
 // backlog is the number of packets in a qdisc and those beneath it.
 func (t *tc) backlog(handle uint32) (packets uint32, err error) {
-	msgs, err := t.request(unix.RTM_GETQDISC, noFlags, object{handle: handle}).Execute(unix.NETLINK_ROUTE, unix.RTM_NEWQDISC)
+	// Without NLM_F_ECHO the answer goes to listeners only (rtnetlink_send).
+	msgs, err := t.request(unix.RTM_GETQDISC, unix.NLM_F_ECHO, object{handle: handle}).Execute(unix.NETLINK_ROUTE, unix.RTM_NEWQDISC)
 	if err != nil {
 		return 0, fmt.Errorf("statistics of %s: %w", handleName(handle), err)
 	}

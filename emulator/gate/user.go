@@ -116,7 +116,7 @@ func (g *Gate) plant(user tree, parent uint32) error {
 		}
 	}
 	for _, f := range user.filters {
-		if err := g.tc.send(unix.RTM_NEWTFILTER, create, f); err != nil {
+		if err := g.tc.send(unix.RTM_NEWTFILTER, create, replayable(f)); err != nil {
 			return fmt.Errorf("put a filter of the user back: %w", err)
 		}
 	}
@@ -135,17 +135,29 @@ var classless = []string{
 	"pfifo_head_drop", "pie", "sfq", "skbprio",
 }
 
-// replayable makes up for what a kind writes in another form than it reads.
-func replayable(q object) object {
-	if q.kind == "htb" && q.options != nil { // struct tc_htb_glob: the version is written with its minor part
-		data := slices.Clone(q.options.data)
-		if a := find(data, nl.TCA_HTB_INIT); len(a) >= 4 {
-			binary.NativeEndian.PutUint32(a, 3)
-		}
-		q.options = &attr{q.options.kind, data}
+// replayable makes up for what a kind writes in another form than it reads: htb its version with the minor part (struct
+// tc_htb_glob), and filters whether a card has taken them over.
+func replayable(o object) object {
+	if o.options == nil {
+		return o
 	}
-	return q
+	o.options = &attr{o.options.kind, slices.Clone(o.options.data)}
+	if o.kind == "htb" {
+		if glob := find(o.options.data, nl.TCA_HTB_INIT); len(glob) >= 4 {
+			binary.NativeEndian.PutUint32(glob, 3)
+		}
+	}
+	if kind, ok := filterFlags[o.kind]; ok {
+		if flags := find(o.options.data, kind); len(flags) >= 4 {
+			const inHardware, notInHardware = 1 << 2, 1 << 3 // TCA_CLS_FLAGS_IN_HW, _NOT_IN_HW
+			binary.NativeEndian.PutUint32(flags, binary.NativeEndian.Uint32(flags)&^(inHardware|notInHardware))
+		}
+	}
+	return o
 }
+
+// filterFlags is the attribute with the flags, TCA_…_FLAGS in include/uapi/linux/pkt_cls.h.
+var filterFlags = map[string]uint16{"u32": 11, "flower": 22, "matchall": 3, "bpf": 9}
 
 // find returns the payload of an attribute within options, nil if it is not there.
 func find(options []byte, kind uint16) []byte {

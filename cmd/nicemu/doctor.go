@@ -1,0 +1,139 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os/exec"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"nicemu/emulator"
+	"nicemu/emulator/gate"
+	"nicemu/emulator/netns"
+	"nicemu/emulator/tap"
+)
+
+// finding is one thing that a run may need.
+type finding struct {
+	What   string `json:"what"`
+	State  string `json:"state"` // ok, missing, a figure
+	Detail string `json:"detail,omitempty"`
+	Remedy string `json:"remedy,omitempty"`
+}
+
+func doctorCommand() *cobra.Command {
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:   "doctor",
+		Short: "Say what this machine can do, and what to do about each gap",
+		Long: `Look at everything that a run may need: rights, TUN/TAP and its flags, every
+qdisc, eBPF, programs, the precision of timers, and how much traffic this host
+carries through an emulated card. Exit status 2 if nothing can run here.`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			found, err := examine(cmd.Context())
+			if err != nil {
+				return err
+			}
+			if asJSON {
+				return jsonOf(found)(cmd.OutOrStdout())
+			}
+			return writeFindings(cmd.OutOrStdout(), found)
+		},
+	}
+	cmd.Flags().BoolVar(&asJSON, "json", false, "write JSON")
+	return cmd
+}
+
+func writeFindings(out io.Writer, found []finding) error {
+	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	for _, f := range found {
+		text := f.Detail
+		if f.Remedy != "" {
+			if text != "" {
+				text += "; "
+			}
+			text += f.Remedy
+		}
+		fmt.Fprintf(w, "%s\t%s\t%s\n", f.What, f.State, text)
+	}
+	return w.Flush()
+}
+
+// qdiscKinds are those that scenarios use, the gate's own first.
+var qdiscKinds = []string{"tbf", "htb", "prio", "drr", "pfifo_fast", "mq", "fq_codel", "fq", "cake", "mqprio", "taprio", "etf", "cbs", "netem"}
+
+func examine(ctx context.Context) ([]finding, error) {
+	if err := netns.CheckPrivilege(); err != nil {
+		return nil, err
+	}
+	found := []finding{{What: "rights", State: "ok", Detail: "CAP_NET_ADMIN and CAP_SYS_ADMIN"}}
+	features, err := tap.Features()
+	if err != nil {
+		return nil, err
+	}
+	found = append(found, finding{What: "TUN/TAP", State: "ok", Detail: fmt.Sprintf("TUNGETFEATURES %#x", features)})
+	native := finding{What: "TAP back-pressure", State: "ok", Detail: "IFF_BACKPRESSURE"}
+	if features&tap.IFFBackpressure == 0 {
+		native.State, native.Detail, native.Remedy = "missing", "IFF_BACKPRESSURE", "comes with Linux 7.3; the credit gate does its work here"
+	}
+	found = append(found, native)
+	kinds, err := gate.ProbeQdiscs(qdiscKinds)
+	if err != nil {
+		return nil, err
+	}
+	for _, kind := range qdiscKinds {
+		f := finding{What: "qdisc " + kind, State: "ok"}
+		if err := kinds[kind]; err != nil {
+			f.State, f.Detail = "missing", err.Error()
+			f.Remedy = fmt.Sprintf("modprobe sch_%s, or a kernel with CONFIG_NET_SCH_%s", kind, configName(kind))
+		}
+		found = append(found, f)
+	}
+	for _, p := range []struct{ program, pkg string }{{"tc", "iproute2"}, {"ip", "iproute2"}, {"iperf3", "iperf3"}, {"ping", "iputils-ping"}} {
+		f := finding{What: "program " + p.program, State: "ok"}
+		if path, err := exec.LookPath(p.program); err != nil {
+			f.State, f.Remedy = "missing", "apt-get install "+p.pkg
+		} else {
+			f.Detail = path
+		}
+		found = append(found, f)
+	}
+	late, err := emulator.TimerPrecision(500, 200_000)
+	if err != nil {
+		return nil, err
+	}
+	found = append(found, finding{What: "timers", State: "ok", Detail: fmt.Sprintf("late by %v (p50), %v (p99), %v (max)",
+		time.Duration(late.ValueAtPercentile(50)), time.Duration(late.ValueAtPercentile(99)), time.Duration(late.Max()))})
+	way, err := emulator.ChooseWay(emulator.Auto)
+	if err != nil {
+		return nil, err
+	}
+	ceiling, err := emulator.MeasureCeiling(ctx, way)
+	if err != nil {
+		return nil, err
+	}
+	return append(found,
+		finding{What: "back-pressure", State: string(way)},
+		finding{What: "host ceiling", State: "ok", Detail: fmt.Sprintf("%.2f Gbit/s of TCP with TSO, %.0f thousand minimum-size frames a second", ceiling.BitsPerS/1e9, ceiling.FramesPerS/1e3)},
+	), nil
+}
+
+// configName is the kernel option's spelling of a qdisc.
+func configName(kind string) string {
+	switch kind {
+	case "pfifo_fast", "mq":
+		return "FIFO"
+	}
+	up := make([]byte, len(kind))
+	for i := range kind {
+		up[i] = kind[i]
+		if 'a' <= kind[i] && kind[i] <= 'z' {
+			up[i] -= 'a' - 'A'
+		}
+	}
+	return string(up)
+}

@@ -1,0 +1,92 @@
+// Command nicemu is an emulated network card: models of real cards behind TAP
+// devices in network namespaces, with the kernel's own qdiscs above them.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/sys/unix"
+
+	"nicemu/emulator/netns"
+	"nicemu/emulator/tap"
+	"nicemu/scenarios"
+	"nicemu/scenarios/workload"
+)
+
+// Exit codes.
+const (
+	exitOK          = 0
+	exitUsage       = 1   // usage or configuration
+	exitKernel      = 2   // the machine lacks or its kernel refused something
+	exitExpectation = 3   // a stated expectation or a law failed
+	exitInterrupted = 130 // after a clean shutdown
+)
+
+func main() { os.Exit(run()) }
+
+// run is main with a value, so that scripted tests can be the command.
+func run() int {
+	ctx, stop := signal.NotifyContext(context.Background(), unix.SIGINT, unix.SIGTERM, unix.SIGHUP)
+	defer stop()
+	err := rootCommand().ExecuteContext(ctx)
+	switch {
+	case ctx.Err() != nil:
+		fmt.Fprintln(os.Stderr, "nicemu: interrupted; everything it made has been removed")
+		return exitInterrupted
+	case err == nil:
+		return exitOK
+	}
+	if !errors.Is(err, errReported) {
+		fmt.Fprintf(os.Stderr, "nicemu: %v\n", err)
+	}
+	return exitCode(err)
+}
+
+// errReported ends a command whose output has already said what is wrong.
+var errReported = errors.New("an expectation or a law failed")
+
+func exitCode(err error) int {
+	var privilege *netns.NeedsPrivilege
+	var unsupported *tap.Unsupported
+	var refused *scenarios.KernelError
+	var program *workload.MissingProgram
+	switch {
+	case errors.As(err, &privilege), errors.As(err, &unsupported), errors.As(err, &refused), errors.As(err, &program):
+		return exitKernel
+	case errors.Is(err, errReported):
+		return exitExpectation
+	}
+	return exitUsage
+}
+
+func rootCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "nicemu",
+		Short: "An emulated network card: real card models behind TAP devices, real qdiscs above them",
+		Long: `nicemu is a network card that is not there. It models how real cards and their
+drivers transmit, behind TAP devices in network namespaces, and pushes back on
+the kernel, so that the genuine qdiscs above queue where they would above the
+real card.
+
+  nicemu run bql-latency     run an experiment and see what it measured
+  nicemu doctor              what this machine can do, and what to do about the rest`,
+		SilenceUsage:  true,
+		SilenceErrors: true,
+	}
+	cmd.PersistentFlags().String("config", "", "configuration file (default: config.toml in ., ~/.config/nicemu or /etc/nicemu)")
+	cmd.AddCommand(
+		runCommand(),
+		reproduceCommand(),
+		scenariosCommand(),
+		devicesCommand(),
+		doctorCommand(),
+		cleanCommand(),
+		versionCommand(),
+	)
+	return cmd
+}

@@ -1,0 +1,64 @@
+package emulator
+
+import (
+	"errors"
+
+	"nicemu/devices/nic"
+	"nicemu/emulator/gate"
+	"nicemu/emulator/tap"
+
+	"github.com/HdrHistogram/hdrhistogram-go"
+	"github.com/vishvananda/netlink"
+)
+
+// TAP is the card's port, nil for a card on another kind of port.
+func (c *Card) TAP() *tap.Port { return c.tap }
+
+// LinkStatistics are what `ip -s link` shows; TxDropped are frames lost below
+// the qdisc because the TAP's ring was full.
+func (c *Card) LinkStatistics() (netlink.LinkStatistics, error) { return c.tap.Stats() }
+
+// Excess is by how much bytes in flight below the qdisc, unread ones included,
+// exceeded the BQL limit plus one largest frame: one value for each queue and
+// turn of the loop. Read it through [Loop.Do], or after Run.
+func (c *Card) Excess() *hdrhistogram.Histogram { return c.excess }
+
+// Refused counts received frames that the kernel did not take.
+func (c *Card) Refused() nic.Count { return c.refused }
+
+// Lost counts frames that vanished on the way from this card.
+func (c *Card) Lost() nic.Count {
+	if k, ok := c.wire.(*link); ok {
+		return k.lost
+	}
+	return nic.Count{}
+}
+
+// TakeQdisc puts the back-pressure between the card and the qdisc that is
+// there, before traffic flows.
+func (c *Card) TakeQdisc() error {
+	if g, ok := c.back.(*gated); ok {
+		return g.gate.Install()
+	}
+	return nil
+}
+
+// GateStats count what the credit gate did; all zero without one.
+func (c *Card) GateStats() gate.Stats {
+	if g, ok := c.back.(*gated); ok {
+		return g.gate.Stats()
+	}
+	return gate.Stats{}
+}
+
+// Close removes the card's TAP, after Run.
+func (c *Card) Close() error {
+	var errs []error
+	if g, ok := c.back.(*gated); ok {
+		errs = append(errs, g.gate.Close())
+	}
+	if c.tap != nil {
+		errs = append(errs, c.tap.Close())
+	}
+	return errors.Join(errs...)
+}

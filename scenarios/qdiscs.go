@@ -1,0 +1,146 @@
+package scenarios
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"nicemu/emulator/gate"
+
+	"github.com/vishvananda/netlink"
+	"github.com/vishvananda/netns"
+	"golang.org/x/sys/unix"
+)
+
+// samplePeriod is how often backlogs are looked at while workloads run.
+const samplePeriod = 20 * time.Millisecond
+
+// backlogs are what the qdiscs of all cards held, by card and handle.
+type backlogs map[string]map[uint32]*backlog
+
+type backlog struct{ sum, n, max uint64 }
+
+func (b *backlog) add(bytes uint64) {
+	b.sum += bytes
+	b.n++
+	b.max = max(b.max, bytes)
+}
+
+func (b *backlog) mean() uint64 { return b.sum / max(1, b.n) }
+
+// sampling looks at the backlogs in the background.
+type sampling struct {
+	stop context.CancelFunc
+	done chan struct{}
+	seen backlogs
+	err  error
+}
+
+// startSampling begins to look; finish ends it.
+func (t *topology) startSampling(ctx context.Context) *sampling {
+	ctx, stop := context.WithCancel(ctx)
+	s := &sampling{stop: stop, done: make(chan struct{}), seen: backlogs{}}
+	go func() {
+		defer close(s.done)
+		s.err = t.sample(ctx, s.seen)
+	}()
+	return s
+}
+
+func (s *sampling) finish() (backlogs, error) {
+	s.stop()
+	<-s.done
+	return s.seen, s.err
+}
+
+func (t *topology) sample(ctx context.Context, seen backlogs) error {
+	handles := make([]*netlink.Handle, len(t.cards))
+	for i, c := range t.cards {
+		h, err := netlink.NewHandleAt(netns.NsHandle(c.ns.FD()), unix.NETLINK_ROUTE)
+		if err != nil {
+			return fmt.Errorf("watching qdiscs: %w", err)
+		}
+		defer h.Close()
+		handles[i] = h
+		seen[c.spec.ID()] = map[uint32]*backlog{}
+	}
+	tick := time.NewTicker(samplePeriod)
+	defer tick.Stop()
+	for {
+		for i, c := range t.cards {
+			link := &netlink.Dummy{LinkAttrs: netlink.LinkAttrs{Index: c.TAP().Ifindex()}}
+			list, err := handles[i].QdiscList(link)
+			if errors.Is(err, netlink.ErrDumpInterrupted) {
+				continue
+			}
+			if err != nil {
+				return fmt.Errorf("watching qdiscs: %w", err)
+			}
+			at := seen[c.spec.ID()]
+			for _, q := range list {
+				a := q.Attrs()
+				if a.Statistics == nil || a.Statistics.Queue == nil {
+					continue
+				}
+				if at[a.Handle] == nil {
+					at[a.Handle] = &backlog{}
+				}
+				at[a.Handle].add(uint64(a.Statistics.Queue.Backlog))
+			}
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-tick.C:
+		}
+	}
+}
+
+func (b backlogs) of(card string, handle uint32) *backlog {
+	if x := b[card][handle]; x != nil {
+		return x
+	}
+	return &backlog{}
+}
+
+// qdiscs are the qdiscs of all cards as `tc -j -s qdisc show` prints them, with
+// netns and the backlogs seen while the workloads ran. Those of the gate are
+// left out.
+func (t *topology) qdiscs(ctx context.Context, seen backlogs) ([]map[string]any, error) {
+	all := []map[string]any{}
+	for _, c := range t.cards {
+		out, err := c.ns.Command(ctx, "tc", "-j", "-s", "qdisc", "show", "dev", c.spec.Name).Output()
+		if err != nil {
+			return nil, fmt.Errorf("tc -j -s qdisc show: %w", err)
+		}
+		var list []map[string]any
+		if err := json.Unmarshal(out, &list); err != nil {
+			return nil, fmt.Errorf("tc -j -s qdisc show: %w", err)
+		}
+		for _, q := range list {
+			h := handleOf(q)
+			if gate.Owns(h) {
+				continue
+			}
+			b := seen.of(c.spec.ID(), h)
+			q["netns"], q["dev"] = c.spec.Netns, c.spec.Name // tc leaves out what it was asked for
+			q["backlog_mean"], q["backlog_max"] = b.mean(), b.max
+			all = append(all, q)
+		}
+	}
+	return all, nil
+}
+
+// handleOf reads the handle as tc prints it, "8001:".
+func handleOf(q map[string]any) uint32 {
+	text, _ := q["handle"].(string)
+	major, err := strconv.ParseUint(strings.TrimSuffix(text, ":"), 16, 16)
+	if err != nil {
+		return 0
+	}
+	return uint32(major) << 16
+}

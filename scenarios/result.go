@@ -1,0 +1,176 @@
+package scenarios
+
+import (
+	"encoding/json"
+	"io"
+
+	"nicemu/devices/nic"
+	"nicemu/scenarios/workload"
+
+	"github.com/HdrHistogram/hdrhistogram-go"
+)
+
+// Verdicts of a run.
+const (
+	VerdictOK       = "ok"
+	VerdictDegraded = "degraded" // the host could not keep up with the model
+	VerdictFailed   = "failed"   // an expectation or a law does not hold
+)
+
+// Result is what one run measured: the document that --json writes. Keys are
+// added in later versions, never renamed; numbers are in base units.
+type Result struct {
+	Schema       int      `json:"schema"`
+	Scenario     string   `json:"scenario"`
+	Seed         int64    `json:"seed"`
+	Verdict      string   `json:"verdict"`
+	Reasons      []string `json:"reasons"`
+	Kernel       Kernel   `json:"kernel"`
+	Clock        string   `json:"clock"`        // real, virtual
+	Backpressure string   `json:"backpressure"` // native, gate, lossy, virtio, none
+	WallS        float64  `json:"wall_s"`
+	Laws         Laws     `json:"laws"`
+	Cases        []*Case  `json:"cases"`
+}
+
+// Kernel says where a run took place and why there.
+type Kernel struct {
+	Mode    string `json:"mode"` // host, lab, model
+	Release string `json:"release"`
+	Reason  string `json:"reason"`
+}
+
+// Laws counts the audits of all cards and lists what they found.
+type Laws struct {
+	Checked    int      `json:"checked"`
+	Violations []string `json:"violations"`
+}
+
+// Case is one point of the sweep.
+type Case struct {
+	Params       map[string]any              `json:"params"`
+	VirtualS     float64                     `json:"virtual_s"` // time on the models' clock
+	Workloads    map[string]*workload.Result `json:"workloads"`
+	NICs         map[string]*NIC             `json:"nics"`
+	Qdiscs       []map[string]any            `json:"qdiscs"`
+	LatenessNs   Percentiles                 `json:"lateness_ns"`
+	HostCeiling  *Ceiling                    `json:"host_ceiling,omitempty"`
+	Expectations []Expectation               `json:"expectations"`
+
+	title string // the swept values, for people
+}
+
+// NIC is one card's part of a case. Frames and bytes are those of the wire,
+// headers of every segment included.
+type NIC struct {
+	Device            string            `json:"device"`
+	Offered           uint64            `json:"offered"`
+	OfferedBytes      uint64            `json:"offered_bytes"`
+	Sent              uint64            `json:"sent"`
+	SentBytes         uint64            `json:"sent_bytes"`
+	Dropped           map[string]uint64 `json:"dropped"`
+	DroppedBytes      map[string]uint64 `json:"dropped_bytes"`
+	Queued            uint64            `json:"queued"`
+	QueuedBytes       uint64            `json:"queued_bytes"`
+	Received          uint64            `json:"received"`
+	ReceivedBytes     uint64            `json:"received_bytes"`
+	GateExcessBytes   *Percentiles      `json:"gate_excess_bytes,omitempty"` // beyond BQL limit + one largest packet
+	GateRescues       uint64            `json:"gate_rescues"`
+	BelowQdiscDropped uint64            `json:"below_qdisc_dropped"`
+	Interrupts        uint64            `json:"interrupts"`
+	Queues            []NICQueue        `json:"queues"`
+	Counters          map[string]uint64 `json:"counters"`
+}
+
+// NICQueue is one transmit queue's part.
+type NICQueue struct {
+	Limit       int    `json:"limit"`        // BQL limit at the end, bytes
+	InflightMax int    `json:"inflight_max"` // bytes
+	StackXOFF   uint64 `json:"stack_xoff"`   // times set
+	DrvXOFF     uint64 `json:"drv_xoff"`     // times set
+	Restart     uint64 `json:"restart"`
+	RingMax     int    `json:"ring_max"` // descriptors
+}
+
+// Percentiles of a distribution; all zero if Count is.
+type Percentiles struct {
+	Count int64 `json:"count"`
+	P50   int64 `json:"p50"`
+	P90   int64 `json:"p90"`
+	P99   int64 `json:"p99"`
+	P999  int64 `json:"p999"`
+	Max   int64 `json:"max"`
+}
+
+// Ceiling is what this host carries through an emulated card without a limit of
+// its own, measured in this run; see [emulator.MeasureCeiling].
+type Ceiling struct {
+	FramesPerS float64 `json:"frames_per_s"`
+	BitsPerS   float64 `json:"bits_per_s"`
+}
+
+// Expectation is one claim of the scenario and what became of it.
+type Expectation struct {
+	Name      string  `json:"name"`
+	Value     float64 `json:"value"`
+	Expected  float64 `json:"expected"`
+	Op        string  `json:"op"`
+	Unit      string  `json:"unit"`
+	Tolerance float64 `json:"tolerance"`
+	Error     float64 `json:"error"` // value / expected - 1
+	Source    string  `json:"source"`
+	OK        bool    `json:"ok"`
+}
+
+// WriteJSON writes the document, indented, with a stable order of keys.
+func (r *Result) WriteJSON(w io.Writer) error {
+	e := json.NewEncoder(w)
+	e.SetIndent("", "  ")
+	e.SetEscapeHTML(false)
+	return e.Encode(r)
+}
+
+func percentiles(h *hdrhistogram.Histogram) Percentiles {
+	return Percentiles{
+		Count: h.TotalCount(),
+		P50:   h.ValueAtPercentile(50),
+		P90:   h.ValueAtPercentile(90),
+		P99:   h.ValueAtPercentile(99),
+		P999:  h.ValueAtPercentile(99.9),
+		Max:   h.Max(),
+	}
+}
+
+// nicResult reads everything off a card.
+func nicResult(device string, n *nic.NIC) *NIC {
+	s := n.Stats()
+	r := &NIC{
+		Device:  device,
+		Offered: s.Offered.Frames, OfferedBytes: s.Offered.Bytes,
+		Sent: s.Sent.Frames, SentBytes: s.Sent.Bytes,
+		Queued: s.Queued.Frames, QueuedBytes: s.Queued.Bytes,
+		Received: s.Delivered.Frames, ReceivedBytes: s.Delivered.Bytes,
+		Dropped: map[string]uint64{}, DroppedBytes: map[string]uint64{},
+		Interrupts: s.Interrupts,
+		Counters:   map[string]uint64{},
+	}
+	for reason, c := range s.Dropped {
+		r.drop(reason, c)
+	}
+	r.drop("rx_no_descriptor", s.RXDropped)
+	for q := range n.Queues() {
+		t := n.Queue(q)
+		r.Queues = append(r.Queues, NICQueue{t.Limit, t.InflightMax, t.StackXOFF, t.DrvXOFF, t.Restart, t.RingMax})
+	}
+	for _, c := range n.Counters() {
+		r.Counters[c.Name] = c.Value
+	}
+	return r
+}
+
+func (r *NIC) drop(reason string, c nic.Count) {
+	if c.Frames > 0 {
+		r.Dropped[reason] += c.Frames
+		r.DroppedBytes[reason] += c.Bytes
+	}
+}

@@ -1,0 +1,166 @@
+// Package scenarios runs experiments: it builds the namespaces, cards and links
+// of a scenario file, lets real programs and built-in probes run across them,
+// and turns what was measured into one document and one table.
+//
+// What a file may say is package format's; the traffic is package workload's;
+// the cards are package emulator's. Left out: deciding what a good result is,
+// beyond the expectations that the file states.
+package scenarios
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"nicemu/emulator"
+	"nicemu/scenarios/format"
+
+	"golang.org/x/sys/unix"
+)
+
+// Options of a run.
+type Options struct {
+	Way      emulator.Way // wanted back-pressure
+	Progress *Progress    // nil: silent
+}
+
+// lateLimit is the 99th percentile of timer lateness above which the host
+// counts as too slow: half a millisecond, some 40 frames at 1 Gbit/s.
+const lateLimit = 500 * time.Microsecond
+
+// Run carries out every case of s in the host's kernel, in real time. A result
+// comes with an error only if the error is the context's.
+func Run(ctx context.Context, s *format.Scenario, o Options) (*Result, error) {
+	way, err := emulator.ChooseWay(o.Way)
+	if err != nil {
+		return nil, err
+	}
+	start := time.Now()
+	r := &Result{
+		Schema: 1, Scenario: s.Name, Seed: s.Seed, Verdict: VerdictOK, Reasons: []string{},
+		Kernel: hostKernel(s), Clock: "real", Backpressure: string(way), Laws: Laws{Violations: []string{}},
+	}
+	if way == emulator.Lossy {
+		r.Reasons = append(r.Reasons, "back-pressure is off (lossy): frames are lost below the qdisc, figures of queue management mean nothing")
+	}
+	o.Progress.Step("measuring what this host carries")
+	ceiling, err := emulator.MeasureCeiling(ctx, way)
+	if err != nil {
+		return nil, fmt.Errorf("measuring what the host carries: %w", err)
+	}
+	points := s.Cases()
+	for i := range points {
+		o.Progress.Case(i, len(points), points[i].String())
+		c, err := runCase(ctx, &points[i], way, r, o.Progress)
+		if err != nil {
+			if title := points[i].String(); title != "" {
+				err = fmt.Errorf("case %s: %w", title, err)
+			}
+			return nil, err
+		}
+		c.HostCeiling = &Ceiling{ceiling.FramesPerS, ceiling.BitsPerS}
+		r.Cases = append(r.Cases, c)
+		r.judgeHost(c, points[i].Scenario)
+	}
+	o.Progress.Done()
+	if err := evaluate(s, points, r); err != nil {
+		return nil, err
+	}
+	for _, v := range r.Laws.Violations {
+		r.fail("law: " + v)
+	}
+	r.WallS = time.Since(start).Seconds()
+	return r, nil
+}
+
+func hostKernel(s *format.Scenario) Kernel {
+	var u unix.Utsname
+	unix.Uname(&u) // fails only on a bad pointer
+	reason := "the scenario runs in real time"
+	if s.Run.Kernel == format.KernelHost {
+		reason = "asked for"
+	}
+	return Kernel{Mode: "host", Release: unix.ByteSliceToString(u.Release[:]), Reason: reason}
+}
+
+// runCase builds the case, lets its workloads run, reads everything off and
+// takes it down again.
+func runCase(ctx context.Context, p *format.Case, way emulator.Way, r *Result, progress *Progress) (c *Case, err error) {
+	s := p.Scenario
+	t, err := build(ctx, s, way)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, t.Close()) }()
+
+	c = &Case{Params: p.Values(), NICs: map[string]*NIC{}, Expectations: []Expectation{}, title: p.String()}
+	// A run that is interrupted, or whose loop fails, ends its workloads.
+	work, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	go func() {
+		<-t.done
+		cancel(t.err)
+	}()
+	samples := t.startSampling(work)
+	began := time.Now()
+	if err := t.loop.Do(func() { t.startTraces(s) }); err != nil {
+		return nil, errors.Join(err, t.halt())
+	}
+	c.Workloads, err = t.runWorkloads(work, s, progress)
+	c.VirtualS = time.Since(began).Seconds()
+	queues, sampleErr := samples.finish()
+	if err = errors.Join(err, sampleErr); err != nil {
+		return nil, errors.Join(err, t.halt())
+	}
+	if c.Qdiscs, err = t.qdiscs(ctx, queues); err != nil {
+		return nil, err
+	}
+	if err := t.halt(); err != nil {
+		return nil, err
+	}
+	for _, k := range t.cards {
+		n, err := k.result(way)
+		if err != nil {
+			return nil, err
+		}
+		c.NICs[k.spec.ID()] = n
+		r.Laws.Checked++
+		if err := k.NIC().Audit(); err != nil {
+			r.Laws.Violations = append(r.Laws.Violations, where(c, k.spec.ID()+": "+err.Error()))
+		}
+	}
+	c.LatenessNs = percentiles(t.loop.Lateness())
+	return c, nil
+}
+
+// result reads a card off, after the loop has ended.
+func (c *card) result(way emulator.Way) (*NIC, error) {
+	n := nicResult(c.spec.Device, c.NIC())
+	link, err := c.LinkStatistics()
+	if err != nil {
+		return nil, err
+	}
+	n.BelowQdiscDropped = link.TxDropped
+	n.drop("link_loss", c.Lost())
+	n.drop("kernel_refused", c.Refused())
+	if way == emulator.Gate {
+		p := percentiles(c.Excess())
+		n.GateExcessBytes = &p
+		n.GateRescues = c.GateStats().Rescues
+	}
+	return n, nil
+}
+
+// judgeHost marks the run degraded if the host was too slow for the model.
+func (r *Result) judgeHost(c *Case, s *format.Scenario) {
+	for _, l := range s.Links {
+		if bits := float64(l.Rate); bits > c.HostCeiling.BitsPerS {
+			r.degrade(where(c, fmt.Sprintf("the link is %v, this host carries %s: %.1f times too fast for it",
+				l.Rate, formatRate(c.HostCeiling.BitsPerS), bits/c.HostCeiling.BitsPerS)))
+		}
+	}
+	if late := time.Duration(c.LatenessNs.P99); late > lateLimit {
+		r.degrade(where(c, fmt.Sprintf("the host ran 1 %% of the model's timers more than %v late (limit %v)", late.Round(time.Microsecond), lateLimit)))
+	}
+}

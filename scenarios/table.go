@@ -1,0 +1,313 @@
+package scenarios
+
+import (
+	"fmt"
+	"io"
+	"math"
+	"slices"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"nicemu/scenarios/workload"
+)
+
+// maxColumns is how many cases stand side by side.
+const maxColumns = 6
+
+// WriteTable shows the result to people: one column a case, then what was
+// expected and the verdict.
+func (r *Result) WriteTable(w io.Writer) error {
+	fmt.Fprintf(w, "%s   %s kernel %s, %s clock, back-pressure %s, seed %d\n", r.Scenario, r.Kernel.Mode, r.Kernel.Release, r.Clock, r.Backpressure, r.Seed)
+	for cases := range slices.Chunk(r.Cases, maxColumns) {
+		fmt.Fprintln(w)
+		if err := writeCases(w, cases); err != nil {
+			return err
+		}
+	}
+	if err := r.writeExpectations(w); err != nil {
+		return err
+	}
+	fmt.Fprintf(w, "\nlaws: %d cards audited, %d violations\nverdict: %s", r.Laws.Checked, len(r.Laws.Violations), r.Verdict)
+	for _, reason := range r.Reasons {
+		fmt.Fprintf(w, "\n  %s", reason)
+	}
+	_, err := fmt.Fprintln(w)
+	return err
+}
+
+// row is one line of the table: what it is about, the metric, and its value in
+// each case.
+type row struct {
+	group, metric string
+	value         func(*Case) string
+}
+
+func writeCases(w io.Writer, cases []*Case) error {
+	tw := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
+	if cases[0].title != "" {
+		fmt.Fprint(tw, "\t")
+		for _, c := range cases {
+			fmt.Fprintf(tw, "%s\t", c.title)
+		}
+		fmt.Fprintln(tw)
+	}
+	rows := tableRows(cases)
+	width := 0
+	for _, r := range rows {
+		width = max(width, len([]rune(r.label())))
+	}
+	last := ""
+	for _, r := range rows {
+		values := make([]string, len(cases))
+		empty := true
+		for i, c := range cases {
+			values[i] = r.value(c)
+			empty = empty && (values[i] == "" || values[i] == "0")
+		}
+		if empty {
+			continue
+		}
+		label := r.label()
+		if r.group == last {
+			label = strings.Repeat(" ", len([]rune(r.group))) + label[len(r.group):]
+		}
+		last = r.group
+		// The first column is flush left in a table that is flush right.
+		fmt.Fprintf(tw, "%s%s\t", label, strings.Repeat(" ", width-len([]rune(label))))
+		for _, v := range values {
+			fmt.Fprintf(tw, "%s\t", v)
+		}
+		fmt.Fprintln(tw)
+	}
+	return tw.Flush()
+}
+
+func (r row) label() string { return r.group + "  " + r.metric }
+
+func tableRows(cases []*Case) []row {
+	first := cases[0]
+	var rows []row
+	for _, name := range sortedKeys(first.Workloads) {
+		rows = append(rows, workloadRows(name)...)
+	}
+	for _, id := range sortedKeys(first.NICs) {
+		rows = append(rows, nicRows(id)...)
+	}
+	return append(rows,
+		row{"host", "timers late, p99", func(c *Case) string { return formatNs(c.LatenessNs.P99) }},
+		row{"host", "carries at most", func(c *Case) string {
+			if c.HostCeiling == nil {
+				return ""
+			}
+			return formatRate(c.HostCeiling.BitsPerS)
+		}},
+	)
+}
+
+func workloadRows(name string) []row {
+	of := func(f func(*workload.Result) string) func(*Case) string {
+		return func(c *Case) string {
+			if w := c.Workloads[name]; w != nil {
+				return f(w)
+			}
+			return ""
+		}
+	}
+	whole := func(metric string, n func(*workload.Result) *int64) row {
+		return row{name, metric, of(func(w *workload.Result) string {
+			if v := n(w); v != nil {
+				return fmt.Sprint(*v)
+			}
+			return ""
+		})}
+	}
+	delay := func(metric string, ns func(*workload.Latency) int64) row {
+		return row{name, metric, of(func(w *workload.Result) string {
+			if w.LatencyNS == nil {
+				return ""
+			}
+			return formatNs(ns(w.LatencyNS))
+		})}
+	}
+	return []row{
+		{name, "goodput", of(func(w *workload.Result) string {
+			if w.GoodputBPS == nil {
+				return ""
+			}
+			return formatRate(*w.GoodputBPS)
+		})},
+		whole("retransmits", func(w *workload.Result) *int64 { return w.Retransmits }),
+		whole("lost", func(w *workload.Result) *int64 { return w.Lost }),
+		delay("round trip p50", func(l *workload.Latency) int64 { return l.P50 }),
+		delay("p90", func(l *workload.Latency) int64 { return l.P90 }),
+		delay("p99", func(l *workload.Latency) int64 { return l.P99 }),
+		delay("p99.9", func(l *workload.Latency) int64 { return l.P999 }),
+		delay("max", func(l *workload.Latency) int64 { return l.Max }),
+		whole("count", func(w *workload.Result) *int64 {
+			if w.LatencyNS == nil {
+				return nil
+			}
+			return &w.LatencyNS.Count
+		}),
+	}
+}
+
+func nicRows(id string) []row {
+	of := func(f func(*NIC) string) func(*Case) string {
+		return func(c *Case) string { return f(c.NICs[id]) }
+	}
+	largest := func(f func(NICQueue) int) func(*NIC) int {
+		return func(n *NIC) int {
+			most := 0
+			for _, q := range n.Queues {
+				most = max(most, f(q))
+			}
+			return most
+		}
+	}
+	count := func(f func(NICQueue) uint64) func(*NIC) string {
+		return func(n *NIC) string {
+			var sum uint64
+			for _, q := range n.Queues {
+				sum += f(q)
+			}
+			return fmt.Sprint(sum)
+		}
+	}
+	limit := largest(func(q NICQueue) int { return q.Limit })
+	inflight := largest(func(q NICQueue) int { return q.InflightMax })
+	ring := largest(func(q NICQueue) int { return q.RingMax })
+	return []row{
+		{id, "frames sent", of(func(n *NIC) string { return fmt.Sprint(n.Sent) })},
+		{id, "ring used, max", of(func(n *NIC) string { return fmt.Sprint(ring(n)) })},
+		{id, "BQL limit, end", of(func(n *NIC) string { return formatBytes(float64(limit(n))) })},
+		{id, "BQL in flight, max", of(func(n *NIC) string { return formatBytes(float64(inflight(n))) })},
+		{id, "STACK_XOFF set", of(count(func(q NICQueue) uint64 { return q.StackXOFF }))},
+		{id, "DRV_XOFF set", of(count(func(q NICQueue) uint64 { return q.DrvXOFF }))},
+		{id, "interrupts", of(func(n *NIC) string { return fmt.Sprint(n.Interrupts) })},
+		{id, "dropped by the card", of(func(n *NIC) string { return formatDrops(n.Dropped) })},
+		{id, "dropped below qdisc", of(func(n *NIC) string { return fmt.Sprint(n.BelowQdiscDropped) + " " })},
+		{id, "gate excess p99", of(func(n *NIC) string {
+			if n.GateExcessBytes == nil || n.GateExcessBytes.Count == 0 {
+				return ""
+			}
+			return formatBytes(float64(n.GateExcessBytes.P99))
+		})},
+		{id, "gate excess max", of(func(n *NIC) string {
+			if n.GateExcessBytes == nil || n.GateExcessBytes.Count == 0 {
+				return ""
+			}
+			return formatBytes(float64(n.GateExcessBytes.Max))
+		})},
+		{id, "gate rescues", of(func(n *NIC) string { return fmt.Sprint(n.GateRescues) })},
+		{id, "qdisc backlog, mean", func(c *Case) string { return formatBytes(c.qdiscSum(id, "backlog_mean")) }},
+		{id, "qdisc backlog, max", func(c *Case) string { return formatBytes(c.qdiscSum(id, "backlog_max")) }},
+		{id, "qdisc drops", func(c *Case) string { return fmt.Sprint(c.qdiscSum(id, "drops")) }},
+	}
+}
+
+// Backlog is the mean of what the qdiscs of a card (netns/name) held while the
+// workloads ran, in bytes.
+func (c *Case) Backlog(card string) float64 { return c.qdiscSum(card, "backlog_mean") }
+
+// qdiscSum adds up a number over the leaf qdiscs of a card, so that a root and
+// its children do not count twice.
+func (c *Case) qdiscSum(id, key string) float64 {
+	sum := 0.0
+	for _, q := range c.Qdiscs {
+		if fmt.Sprintf("%v/%v", q["netns"], q["dev"]) != id || slices.Contains([]any{"mq", "mqprio", "taprio", "clsact"}, q["kind"]) {
+			continue
+		}
+		switch v := q[key].(type) {
+		case float64:
+			sum += v
+		case uint64:
+			sum += float64(v)
+		}
+	}
+	return sum
+}
+
+func (r *Result) writeExpectations(w io.Writer) error {
+	tw := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	header := false
+	for _, c := range r.Cases {
+		for _, x := range c.Expectations {
+			if !header {
+				fmt.Fprintln(tw, "\nEXPECTED\tCASE\tMEASURED\tCLAIM\t")
+				header = true
+			}
+			verdict := "ok"
+			if !x.OK {
+				verdict = "FAILED"
+			}
+			fmt.Fprintf(tw, "%s\t%s\t%.4g %s\t%s %.4g %s\t%s\n", x.Name, c.title, x.Value, x.Unit, x.Op, x.Expected, x.Unit, verdict)
+		}
+	}
+	return tw.Flush()
+}
+
+func formatDrops(dropped map[string]uint64) string {
+	var parts []string
+	for _, reason := range sortedKeys(dropped) {
+		parts = append(parts, fmt.Sprintf("%s %d", reason, dropped[reason]))
+	}
+	return strings.Join(parts, ", ")
+}
+
+// formatRate is bits a second in three digits, in the units of iperf3.
+func formatRate(bps float64) string {
+	for _, u := range []struct {
+		name string
+		unit float64
+	}{{"Gbit/s", 1e9}, {"Mbit/s", 1e6}, {"kbit/s", 1e3}} {
+		if bps >= u.unit {
+			return threeDigits(bps/u.unit) + " " + u.name
+		}
+	}
+	if bps == 0 {
+		return "0"
+	}
+	return threeDigits(bps) + " bit/s"
+}
+
+func formatBytes(b float64) string {
+	switch {
+	case b == 0:
+		return "0"
+	case b >= 1e6:
+		return threeDigits(b/1e6) + " MB"
+	case b >= 1e3:
+		return threeDigits(b/1e3) + " kB"
+	}
+	return threeDigits(b) + " B"
+}
+
+func formatNs(ns int64) string {
+	switch d := float64(ns); {
+	case ns == 0:
+		return "0"
+	case d >= 1e9:
+		return threeDigits(d/1e9) + " s"
+	case d >= 1e6:
+		return threeDigits(d/1e6) + " ms"
+	case d >= 1e3:
+		return threeDigits(d/1e3) + " µs"
+	}
+	return time.Duration(ns).String()
+}
+
+func threeDigits(v float64) string {
+	decimals := max(0, 2-int(math.Floor(math.Log10(math.Abs(v)))))
+	return fmt.Sprintf("%.*f", min(decimals, 2), v)
+}
+
+func sortedKeys[V any](m map[string]V) []string {
+	keys := make([]string, 0, len(m))
+	for k := range m {
+		keys = append(keys, k)
+	}
+	slices.Sort(keys)
+	return keys
+}

@@ -1,0 +1,173 @@
+package scenarios
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+
+	"nicemu/devices"
+	"nicemu/devices/engine"
+	"nicemu/devices/nic"
+	"nicemu/emulator"
+	"nicemu/emulator/netns"
+	"nicemu/emulator/tap"
+	"nicemu/scenarios/format"
+)
+
+// topology is a case's namespaces, cards and links, alive from build to Close.
+type topology struct {
+	ns    map[string]*netns.NS
+	loop  *emulator.Loop
+	cards []*card
+	stop  context.CancelFunc
+	done  chan struct{} // closed when the loop has ended
+	err   error         // why it ended; read after done
+}
+
+// card is one emulated card with its place in the scenario.
+type card struct {
+	*emulator.Card
+	spec *format.NIC
+	ns   *netns.NS
+}
+
+// build makes everything and starts the live loop. On an error nothing is left.
+func build(ctx context.Context, s *format.Scenario, way emulator.Way) (t *topology, err error) {
+	t = &topology{ns: map[string]*netns.NS{}, stop: func() {}, done: make(chan struct{})}
+	close(t.done)
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, t.Close())
+			t = nil
+		}
+	}()
+	for _, n := range s.Netns {
+		// The process number keeps runs side by side apart.
+		ns, err := netns.Create(fmt.Sprintf("%d-%s", os.Getpid(), n.Name))
+		if err != nil {
+			return t, err
+		}
+		t.ns[n.Name] = ns
+	}
+	if t.loop, err = emulator.NewLoop(uint64(s.Seed)); err != nil {
+		return t, err
+	}
+	for i := range s.NICs {
+		if err := t.addCard(ctx, &s.NICs[i], way); err != nil {
+			return t, fmt.Errorf("nic %s: %w", s.NICs[i].ID(), err)
+		}
+	}
+	for i := range s.Links {
+		t.connect(&s.Links[i])
+	}
+	run, stop := context.WithCancel(context.WithoutCancel(ctx))
+	t.stop = stop
+	t.done = make(chan struct{})
+	go func() {
+		defer close(t.done)
+		t.err = t.loop.Run(run)
+	}()
+	return t, nil
+}
+
+func (t *topology) addCard(ctx context.Context, spec *format.NIC, way emulator.Way) error {
+	d, err := devices.New(spec.Device)
+	if err != nil {
+		return err
+	}
+	if err := configure(d, spec); err != nil {
+		return err
+	}
+	ns := t.ns[spec.Netns]
+	cfg := tap.Config{
+		Name: spec.Name, Queues: d.Config.Queues, MTU: spec.MTU, Csum: spec.Csum, TSO: spec.TSO && spec.Csum, Addrs: spec.Addr,
+	}
+	c, err := t.loop.NewTAPCard(ns, cfg, d, way)
+	if err != nil {
+		return err
+	}
+	k := &card{Card: c, spec: spec, ns: ns}
+	t.cards = append(t.cards, k)
+	for _, line := range spec.TCCommands() {
+		if err := k.tc(ctx, line); err != nil {
+			return err
+		}
+	}
+	return c.TakeQdisc()
+}
+
+// configure turns the knobs that the scenario names.
+func configure(d *nic.Device, spec *format.NIC) error {
+	if err := d.Set("queues", fmt.Sprint(spec.Queues)); err != nil {
+		return err
+	}
+	for _, key := range d.Keys() { // in the device's order, so that a run does not depend on a map's
+		if v, ok := spec.Set[key]; ok {
+			if err := d.Set(key, fmt.Sprint(v)); err != nil {
+				return err
+			}
+		}
+	}
+	return d.Check()
+}
+
+// tc runs one tc command as a person would type it.
+func (c *card) tc(ctx context.Context, args []string) error {
+	out, err := c.ns.Command(ctx, append([]string{"tc"}, args...)...).CombinedOutput()
+	if err == nil {
+		return nil
+	}
+	line := "tc " + strings.Join(args, " ")
+	said := strings.TrimSpace(string(out))
+	if strings.Contains(said, "qdisc kind is unknown") {
+		return &KernelError{
+			What:   fmt.Sprintf("`%s`: this kernel lacks that qdisc (%s)", line, firstLine(said)),
+			Remedy: "`nicemu doctor` lists what is there; load its module (modprobe sch_<kind>) or use a kernel that has it",
+		}
+	}
+	return &KernelError{What: fmt.Sprintf("`%s`: %s", line, said), Err: err}
+}
+
+func firstLine(s string) string {
+	line, _, _ := strings.Cut(s, "\n")
+	return strings.TrimSuffix(line, ".")
+}
+
+func (t *topology) connect(l *format.Link) {
+	cfg := emulator.LinkConfig{Rate: int64(l.Rate), Delay: engine.Time(l.Delay), Loss: l.Loss.Fraction()}
+	t.loop.Connect(t.card(l.Ends[0]).Card, t.card(l.Ends[1]).Card, cfg)
+}
+
+func (t *topology) card(id string) *card {
+	for _, c := range t.cards {
+		if c.spec.ID() == id {
+			return c
+		}
+	}
+	panic("scenarios: no card " + id) // the format checked the reference
+}
+
+// halt stops the live loop and returns its error. Afterwards models may be
+// read directly.
+func (t *topology) halt() error {
+	t.stop()
+	<-t.done
+	return t.err
+}
+
+// Close removes everything, in the reverse order of building.
+func (t *topology) Close() error {
+	errs := []error{t.halt()}
+	for _, c := range t.cards {
+		errs = append(errs, c.Close())
+	}
+	for _, ns := range t.ns {
+		errs = append(errs, ns.Delete())
+	}
+	if t.loop != nil {
+		errs = append(errs, t.loop.Close())
+	}
+	return errors.Join(errs...)
+}
