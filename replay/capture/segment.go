@@ -76,6 +76,9 @@ func (s *Segmenter) Reset(frame []byte, wireLen, mss int) (int, error) {
 	return max(1, (s.payload+s.mss-1)/s.mss), nil
 }
 
+// Sizes are the header bytes that every segment repeats, and the payload bytes on the wire of all segments together.
+func (s *Segmenter) Sizes() (header, payload int) { return s.f.HeaderLen, s.payload }
+
 // header copies the headers to the buffer, without a jumbo payload option, and reads what changes from segment to segment.
 func (s *Segmenter) header() {
 	s.buf = append(s.buf[:0], s.frame[:s.f.HeaderLen]...)

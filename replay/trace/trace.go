@@ -9,7 +9,7 @@
 //   - Several small packets share an opportunity, in whole or in part; a packet larger than what is left takes the rest and goes on with the
 //     next one, and leaves when its last byte does. What no packet uses is lost: opportunities do not add up.
 //
-// Here a line may end in CR LF besides, and numbers end at 4294967295 (49 days). Left out: the links themselves (the caller spends the opportunities) and mm-link's --once.
+// Here a line may end in CR LF besides, and numbers end at 4294967295 (49 days). Left out: mm-link's own queues (the card and the qdisc above it are the queue), its meters and --once.
 package trace
 
 import (
@@ -21,6 +21,7 @@ const (
 	OpportunityBytes = 1504 // bytes one opportunity carries
 	PacketOverhead   = 4    // bytes a packet costs beyond its IP length; an Ethernet frame of n bytes costs n − 14 + 4
 	ipBytes          = OpportunityBytes - PacketOverhead
+	ethernetHeader   = 14
 )
 
 const ms = int64(1e6) // ns

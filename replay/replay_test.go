@@ -1,0 +1,5 @@
+package replay
+
+import "encoding/binary"
+
+var le = binary.LittleEndian
