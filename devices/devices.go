@@ -24,11 +24,18 @@ var profiles = []func() *nic.Device{
 	tsnep.New,
 }
 
-// New returns a fresh profile of the device called name, to be adjusted and
-// built.
+// chips are names that a card has beside its driver's.
+var chips = map[string]string{"i210": "igb", "82599": "ixgbe", "xl710": "i40e"}
+
+// New returns a fresh profile of the device called name, by driver or by chip,
+// to be adjusted and built.
 func New(name string) (*nic.Device, error) {
+	driver := name
+	if d, ok := chips[name]; ok {
+		driver = d
+	}
 	for _, p := range profiles {
-		if d := p(); d.Name == name {
+		if d := p(); d.Name == driver {
 			return d, nil
 		}
 	}
