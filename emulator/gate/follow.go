@@ -40,20 +40,24 @@ func (w *watch) open(port *tap.Port) error {
 	})
 }
 
-// interesting is a filter of tc messages: those of the interface whose handle is not one of our tbfs'. The kernel sends a
-// message for every grant.
+// interesting is a filter of tc messages: those of the interface, but for the one that the kernel sends for every grant.
 func interesting(ifindex int) []unix.SockFilter {
-	const tcmIfindex, tcmHandle = unix.SizeofNlMsghdr + 4, unix.SizeofNlMsghdr + 8 // struct tcmsg
+	const nlmsgType, tcmIfindex, tcmHandle = 4, unix.SizeofNlMsghdr + 4, unix.SizeofNlMsghdr + 8 // struct nlmsghdr, tcmsg
+	const load, half = unix.BPF_LD | unix.BPF_W | unix.BPF_ABS, unix.BPF_LD | unix.BPF_H | unix.BPF_ABS
+	const and, equal, ret = unix.BPF_ALU | unix.BPF_AND | unix.BPF_K, unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K, unix.BPF_RET | unix.BPF_K
 	// A classic filter loads big-endian.
 	swap := func(v uint32) uint32 { return binary.BigEndian.Uint32(binary.NativeEndian.AppendUint32(nil, v)) }
-	const load, and, jump, ret = unix.BPF_LD | unix.BPF_W | unix.BPF_ABS, unix.BPF_ALU | unix.BPF_AND | unix.BPF_K,
-		unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K, unix.BPF_RET | unix.BPF_K
+	swap16 := func(v uint16) uint32 {
+		return uint32(binary.BigEndian.Uint16(binary.NativeEndian.AppendUint16(nil, v)))
+	}
 	return []unix.SockFilter{
 		{Code: load, K: tcmIfindex},
-		{Code: jump, Jf: 3, K: swap(uint32(ifindex))},
+		{Code: equal, Jf: 5, K: swap(uint32(ifindex))},
+		{Code: half, K: nlmsgType},
+		{Code: equal, Jf: 4, K: swap16(unix.RTM_NEWQDISC)},
 		{Code: load, K: tcmHandle},
 		{Code: and, K: swap(0xfff0ffff)},
-		{Code: jump, Jf: 1, K: swap(tbfMajor << 16)},
+		{Code: equal, Jf: 1, K: swap(tbfMajor << 16)},
 		{Code: ret, K: 0},
 		{Code: ret, K: 1<<32 - 1},
 	}
