@@ -26,6 +26,9 @@ type Port interface {
 	// Passed counts what has left the qdisc for queue q since the start, frames
 	// still unread included; bytes as skb->len.
 	Passed(q int) (bytes, frames uint64)
+	// Largest is the largest packet that entered the qdisc of queue q lately, in
+	// wire bytes: GSO packets are whole there even if the card has no TSO.
+	Largest(q int) uint64
 }
 
 // Backpressure makes the qdisc above a port hold what the card has no room
@@ -64,7 +67,9 @@ type Card struct {
 	port Port
 	back Backpressure
 	wire nic.Wire
-	tap  *tap.Port // behind port, if it is one
+
+	tap           *tap.Port // behind port, if it is one
+	droppedBefore uint64    // tx_dropped when the qdisc was taken
 
 	queues  []cardQueue
 	excess  *hdrhistogram.Histogram // bytes below the qdisc beyond limit + one largest frame
@@ -76,7 +81,7 @@ type cardQueue struct {
 	frames, bytes uint64     // read so far, bytes as skb->len
 	held          *nic.Frame // read, and refused by the ring: posted first after the wake-up
 	idle          bool       // the last read found nothing
-	largest       tracker    // wire bytes of a frame, lately
+	largest       tracker    // wire bytes of a packet in the qdisc, lately
 	descriptors   tracker    // descriptors of a frame, lately
 }
 
@@ -144,7 +149,6 @@ func (c *Card) next(q int) *nic.Frame {
 	f.Enqueued = c.loop.eng.Now()
 	k.frames++
 	k.bytes += uint64(f.Len)
-	k.largest.see(f.Wire())
 	k.descriptors.see(c.nic.Descriptors(f))
 	return f
 }
@@ -175,6 +179,7 @@ func (c *Card) giveCredit() {
 			Frames: room - unread.Frames,
 		})
 		if c.nic.Config().BQL.On {
+			k.largest.see(int(c.port.Largest(q)))
 			over := c.nic.Inflight(q) + unread.Bytes - c.nic.Limit(q) - k.largest.max()
 			c.excess.RecordValue(int64(max(0, over)))
 		}

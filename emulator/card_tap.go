@@ -8,15 +8,18 @@ import (
 	"nicemu/emulator/tap"
 
 	"github.com/HdrHistogram/hdrhistogram-go"
-	"github.com/vishvananda/netlink"
 )
 
 // TAP is the card's port, nil for a card on another kind of port.
 func (c *Card) TAP() *tap.Port { return c.tap }
 
-// LinkStatistics are what `ip -s link` shows; TxDropped are frames lost below
-// the qdisc because the TAP's ring was full.
-func (c *Card) LinkStatistics() (netlink.LinkStatistics, error) { return c.tap.Stats() }
+// BelowQdiscDropped counts frames lost below the qdisc because the TAP's ring
+// was full, since TakeQdisc: setting the port up resizes that ring and may lose
+// what the kernel sent by itself.
+func (c *Card) BelowQdiscDropped() (uint64, error) {
+	s, err := c.tap.Stats()
+	return s.TxDropped - c.droppedBefore, err
+}
 
 // Excess is by how much bytes in flight below the qdisc, unread ones included,
 // exceeded the BQL limit plus one largest frame: one value for each queue and
@@ -38,9 +41,13 @@ func (c *Card) Lost() nic.Count {
 // there, before traffic flows.
 func (c *Card) TakeQdisc() error {
 	if g, ok := c.back.(*gated); ok {
-		return g.gate.Install()
+		if err := g.gate.Install(); err != nil {
+			return err
+		}
 	}
-	return nil
+	s, err := c.tap.Stats()
+	c.droppedBefore = s.TxDropped
+	return err
 }
 
 // GateStats count what the credit gate did; all zero without one.

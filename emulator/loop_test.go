@@ -94,6 +94,8 @@ func (p *fakePort) Passed(q int) (bytes, frames uint64) {
 	return bytes, frames
 }
 
+func (p *fakePort) Largest(int) uint64 { return 1514 }
+
 // wireTimes records when frames end on the wire.
 type wireTimes struct{ ends []engine.Time }
 

@@ -27,71 +27,97 @@ func buildCommand(t *testing.T) string {
 	return bin
 }
 
-// traces is what a run could leave behind: namespaces, interfaces and qdiscs of
-// this namespace, and processes that use a namespace of ours.
-func traces(t *testing.T) []string {
+// mark is a variable in the environment of a run and of all that it starts.
+const mark = "NICEMU_ITEST_RUN"
+
+// traced is a run of nicemu whose traces can be told from other runs'.
+type traced struct {
+	*exec.Cmd
+	stderr bytes.Buffer
+	mark   string
+	host   []string // interfaces and qdiscs of this namespace before the run
+}
+
+func trace(t *testing.T, bin string, args ...string) *traced {
+	t.Helper()
+	r := &traced{Cmd: exec.Command(bin, args...), mark: fmt.Sprintf("%s=%d-%s-%d", mark, os.Getpid(), t.Name(), time.Now().UnixNano())}
+	r.Cmd.Env = append(os.Environ(), r.mark)
+	r.Cmd.Stderr = &r.stderr
+	r.host = hostState(t)
+	t.Cleanup(func() {
+		if r.Process != nil {
+			r.Process.Kill()
+		}
+	})
+	return r
+}
+
+func hostState(t *testing.T) []string {
 	t.Helper()
 	var all []string
-	for _, argv := range [][]string{{"ip", "netns", "list"}, {"ip", "-o", "link"}, {"tc", "qdisc", "show"}} {
+	for _, argv := range [][]string{{"ip", "-o", "link"}, {"tc", "qdisc", "show"}} {
 		out, err := exec.Command(argv[0], argv[1:]...).Output()
 		if err != nil {
 			t.Fatal(err)
 		}
-		for line := range strings.Lines(string(out)) {
-			all = append(all, strings.TrimSpace(line))
-		}
+		all = slices.AppendSeq(all, strings.Lines(string(out)))
 	}
-	names, _ := filepath.Glob("/proc/[0-9]*/comm")
-	for _, name := range names {
-		comm, err := os.ReadFile(name)
-		if err == nil && strings.HasPrefix(string(comm), "iperf3") {
-			all = append(all, name)
-		}
-	}
-	runs, _ := filepath.Glob("/run/nicemu/*")
-	return append(all, runs...)
+	return all
 }
 
-// sameTraces waits a moment for the kernel to finish taking namespaces down:
-// it does so in the background.
-func sameTraces(t *testing.T, before []string) {
+// left is what there still is of a run that has ended: namespaces, notes of
+// who owns them, processes, and changes to this namespace.
+func (r *traced) left(t *testing.T) []string {
 	t.Helper()
-	var extra []string
-	deadline := time.Now().Add(5 * time.Second)
-	for {
-		extra = nil
-		for _, line := range traces(t) {
-			if !slices.Contains(before, line) {
-				extra = append(extra, line)
-			}
+	var left []string
+	for _, pattern := range []string{"/run/netns/nicemu-%d-*", "/run/nicemu/%d-*"} {
+		found, _ := filepath.Glob(fmt.Sprintf(pattern, r.Process.Pid))
+		left = append(left, found...)
+	}
+	environs, _ := filepath.Glob("/proc/[0-9]*/environ")
+	for _, name := range environs {
+		if env, err := os.ReadFile(name); err == nil && bytes.Contains(env, []byte(r.mark)) {
+			comm, _ := os.ReadFile(filepath.Dir(name) + "/comm")
+			left = append(left, fmt.Sprintf("process %s %s", filepath.Dir(name), comm))
 		}
-		if len(extra) == 0 {
+	}
+	for _, line := range hostState(t) {
+		if !slices.Contains(r.host, line) {
+			left = append(left, "in the host's namespace: "+line)
+		}
+	}
+	return left
+}
+
+// leavesNothing allows the kernel a moment: it takes namespaces down in the
+// background.
+func (r *traced) leavesNothing(t *testing.T) {
+	t.Helper()
+	for deadline := time.Now().Add(5 * time.Second); ; {
+		left := r.left(t)
+		if len(left) == 0 {
 			return
 		}
 		if time.Now().After(deadline) {
-			t.Fatalf("left behind:\n%s", strings.Join(extra, "\n"))
+			t.Fatalf("left behind:\n%s", strings.Join(left, "\n"))
 		}
 	}
 }
 
-// started runs nicemu and returns once its traffic flows.
-func started(t *testing.T, bin string, args ...string) (*exec.Cmd, *bytes.Buffer) {
+// started returns once the traffic of the run flows.
+func started(t *testing.T, bin string, args ...string) *traced {
 	t.Helper()
-	cmd := exec.Command(bin, args...)
-	var stderr bytes.Buffer
-	cmd.Stderr = &stderr
-	if err := cmd.Start(); err != nil {
+	r := trace(t, bin, args...)
+	if err := r.Start(); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { cmd.Process.Kill() })
-	client := fmt.Sprintf("nicemu-%d-client", cmd.Process.Pid)
-	deadline := time.Now().Add(20 * time.Second)
-	for !running("iperf3", client) {
+	client := fmt.Sprintf("nicemu-%d-client", r.Process.Pid)
+	for deadline := time.Now().Add(20 * time.Second); !running("iperf3", client); {
 		if time.Now().After(deadline) {
-			t.Fatalf("no iperf3 in %s after 20 s; stderr: %s", client, &stderr)
+			t.Fatalf("no iperf3 in %s after 20 s; stderr: %s", client, &r.stderr)
 		}
 	}
-	return cmd, &stderr
+	return r
 }
 
 // running reports whether a program of that name runs in a named namespace.
@@ -114,18 +140,17 @@ func TestIntegrationSignalsLeaveNothingBehind(t *testing.T) {
 	bin := buildCommand(t)
 	for _, sig := range []syscall.Signal{unix.SIGINT, unix.SIGTERM} {
 		t.Run(sig.String(), func(t *testing.T) {
-			before := traces(t)
-			cmd, stderr := started(t, bin, "run", "bql-latency", "--duration", "60s")
+			r := started(t, bin, "run", "bql-latency", "--duration", "60s")
 			sent := time.Now()
-			cmd.Process.Signal(sig)
-			cmd.Wait()
+			r.Process.Signal(sig)
+			r.Wait()
 			if took := time.Since(sent); took > time.Second {
 				t.Errorf("ended %v after the signal, want within 1 s", took)
 			}
-			if code := cmd.ProcessState.ExitCode(); code != 130 {
-				t.Errorf("exit status %d, want 130; stderr: %s", code, stderr)
+			if code := r.ProcessState.ExitCode(); code != 130 {
+				t.Errorf("exit status %d, want 130; stderr: %s", code, &r.stderr)
 			}
-			sameTraces(t, before)
+			r.leavesNothing(t)
 		})
 	}
 }
@@ -133,9 +158,8 @@ func TestIntegrationSignalsLeaveNothingBehind(t *testing.T) {
 func TestIntegrationKilledRunIsCleanedUpByClean(t *testing.T) {
 	needRoot(t)
 	bin := buildCommand(t)
-	before := traces(t)
-	alive, _ := started(t, bin, "run", "bql-latency", "--duration", "60s")
-	killed, _ := started(t, bin, "run", "bql-latency", "--duration", "60s")
+	alive := started(t, bin, "run", "bql-latency", "--duration", "60s")
+	killed := started(t, bin, "run", "bql-latency", "--duration", "60s")
 	killed.Process.Kill()
 	killed.Wait()
 	out, err := exec.Command(bin, "clean").CombinedOutput()
@@ -148,9 +172,10 @@ func TestIntegrationKilledRunIsCleanedUpByClean(t *testing.T) {
 	if !running("iperf3", fmt.Sprintf("nicemu-%d-client", alive.Process.Pid)) {
 		t.Error("clean took a living run's workload")
 	}
+	killed.leavesNothing(t)
 	alive.Process.Signal(unix.SIGINT)
 	alive.Wait()
-	sameTraces(t, before)
+	alive.leavesNothing(t)
 }
 
 func TestIntegrationFailingRunsLeaveNothingBehind(t *testing.T) {
@@ -161,25 +186,22 @@ func TestIntegrationFailingRunsLeaveNothingBehind(t *testing.T) {
 		status            int
 	}{
 		{"failing workload", "\n[[workload]]\nname = \"w\"\nkind = \"exec\"\nfrom = \"a\"\ncommand = [\"false\"]\n", "workload w", 1},
-		{"missing program", "\n[[workload]]\nname = \"w\"\nkind = \"exec\"\nfrom = \"a\"\ncommand = [\"no-such-program\"]\n", "no-such-program", 1},
+		{"missing program", "\n[[workload]]\nname = \"w\"\nkind = \"exec\"\nfrom = \"a\"\ncommand = [\"no-such-program\"]\n", "no-such-program", 2},
 		{"broken scenario", "\n[[workload]]\nname = 7\n", "test.toml:", 1},
-		{"qdisc that tc refuses", "\n[[workload]]\nname = \"w\"\nkind = \"exec\"\nfrom = \"a\"\ncommand = [\"tc\", \"qdisc\", \"add\", \"dev\", \"eth0\", \"root\", \"nonsense\"]\n", "nonsense", 1},
+		{"qdisc that tc refuses", "\n[[workload]]\nname = \"w\"\nkind = \"exec\"\nfrom = \"a\"\ncommand = [\"tc\", \"qdisc\", \"add\", \"dev\", \"eth0\", \"root\", \"nonsense\"]\n", "kind is unknown", 1},
 		{"failed expectation", "\n[[workload]]\nname = \"w\"\nkind = \"exec\"\nfrom = \"a\"\ncommand = [\"true\"]\n\n[[expect]]\nname = \"wrong\"\nmetric = \"nics.a/eth0.sent\"\nop = \">\"\nvalue = 1000000\n", "", 3},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			before := traces(t)
 			file := filepath.Join(t.TempDir(), "test.toml")
 			if err := os.WriteFile(file, []byte(fmt.Sprintf(pair, "1s")+c.extra), 0o600); err != nil {
 				t.Fatal(err)
 			}
-			cmd := exec.Command(bin, "run", file)
-			var stderr bytes.Buffer
-			cmd.Stderr = &stderr
+			r := trace(t, bin, "run", file)
 			var exit *exec.ExitError
-			if err := cmd.Run(); !errors.As(err, &exit) || exit.ExitCode() != c.status || !strings.Contains(stderr.String(), c.says) {
-				t.Errorf("%v, want status %d and %q; stderr: %s", err, c.status, c.says, &stderr)
+			if err := r.Run(); !errors.As(err, &exit) || exit.ExitCode() != c.status || !strings.Contains(r.stderr.String(), c.says) {
+				t.Errorf("%v, want status %d and %q; stderr: %s", err, c.status, c.says, &r.stderr)
 			}
-			sameTraces(t, before)
+			r.leavesNothing(t)
 		})
 	}
 }

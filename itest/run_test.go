@@ -174,8 +174,8 @@ to = "b"
 	}
 }
 
-// The link's rate changes every second; the qdisc takes what does not fit, and
-// nothing is lost below it.
+// The link's rate changes every second; TCP fills what there is, the qdisc holds
+// the rest, and nothing is lost below it.
 func TestIntegrationQdiscFollowsTheRateOfTheLink(t *testing.T) {
 	text := strings.Replace(fmt.Sprintf(pair, "6s"), `rate = "1gbit"`, `rate = "1gbit"
 steps = [
@@ -187,8 +187,7 @@ name = "bulk"
 kind = "iperf3"
 from = "a"
 to = "b"
-proto = "udp"
-rate = "600mbit"
+flows = 4
 `
 	r := runScenario(t, text)
 	c := r.Cases[0]
@@ -196,16 +195,21 @@ rate = "600mbit"
 	if n.BelowQdiscDropped != 0 || n.GateRescues != 0 {
 		t.Errorf("dropped below the qdisc %d, rescues %d", n.BelowQdiscDropped, n.GateRescues)
 	}
+	if c.Backlog("a/eth0") < 10_000 {
+		t.Errorf("the qdisc held %.0f bytes in the mean", c.Backlog("a/eth0"))
+	}
 	got := c.Workloads["bulk"].Intervals
-	want := []float64{600e6, 100e6, 500e6, 600e6, 100e6, 500e6}
+	want := []float64{1000e6, 100e6, 500e6, 1000e6, 100e6, 500e6}
 	if len(got) < len(want) {
 		t.Fatalf("%d intervals", len(got))
 	}
 	for i, w := range want {
-		if got[i] < 0.8*w || got[i] > 1.1*w {
+		// iperf3's seconds are not exactly the trace's, and TCP needs a moment.
+		if got[i] < 0.6*w || got[i] > 1.25*w {
 			t.Errorf("second %d: %.0f Mbit/s received at a rate of %.0f Mbit/s", i, got[i]/1e6, w/1e6)
 		}
 	}
+	t.Logf("received %.0f bit/s, mean backlog %.0f bytes", got, c.Backlog("a/eth0"))
 }
 
 // The first experiment holds what it claims on this host.

@@ -137,11 +137,10 @@ func runCase(ctx context.Context, p *format.Case, way emulator.Way, r *Result, p
 // result reads a card off, after the loop has ended.
 func (c *card) result(way emulator.Way) (*NIC, error) {
 	n := nicResult(c.spec.Device, c.NIC())
-	link, err := c.LinkStatistics()
-	if err != nil {
+	var err error
+	if n.BelowQdiscDropped, err = c.BelowQdiscDropped(); err != nil {
 		return nil, err
 	}
-	n.BelowQdiscDropped = link.TxDropped
 	n.drop("link_loss", c.Lost())
 	n.drop("kernel_refused", c.Refused())
 	if way == emulator.Gate {

@@ -38,6 +38,7 @@ type Gate struct {
 type lane struct {
 	credit Credit
 	recent recent
+	seen   uint64 // packets passed at the last Flush
 }
 
 // Stats count what the gate did.
@@ -135,6 +136,7 @@ func (g *Gate) Flush() error {
 func (g *Gate) decide(i int, room Room) (burst uint32, grant bool) {
 	l := &g.lanes[i]
 	wire, packets := g.passed(i)
+	l.seen = packets
 	now := uint64(0)
 	for q, end := g.queues(i); q < end; q++ {
 		now = max(now, g.books.Largest(q))
@@ -192,11 +194,14 @@ func (g *Gate) Rescue(q int) (bool, error) {
 	if i >= len(g.lanes) || !g.room(i).Open() {
 		return false, nil
 	}
+	_, before := g.passed(i)
+	if before != g.lanes[i].seen { // the next Flush has work to do anyway
+		return false, nil
+	}
 	waiting, err := g.tc.backlog(tbfHandle(i))
 	if err != nil || waiting == 0 {
 		return false, err
 	}
-	_, before := g.passed(i)
 	g.lanes[i].credit.Reset()
 	err = g.Flush()
 	if _, after := g.passed(i); after == before {
