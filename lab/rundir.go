@@ -3,6 +3,7 @@ package lab
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"path/filepath"
@@ -45,8 +46,17 @@ func (d *runDir) remove() {
 	d.lock.Close()
 }
 
-// makeRunDir writes down for init what it is to do.
-func (g *Guest) makeRunDir(interactive bool) (_ *runDir, err error) {
+// TempDir makes a directory for [Guest.JobDir]. remove removes it; [Clean] does if
+// the calling process was killed before.
+func TempDir() (path string, remove func(), err error) {
+	d, err := newRunDir()
+	if err != nil {
+		return "", nil, fmt.Errorf("lab: %w", err)
+	}
+	return d.path, d.remove, nil
+}
+
+func newRunDir() (*runDir, error) {
 	path, err := os.MkdirTemp("", runDirPrefix)
 	if err != nil {
 		return nil, err
@@ -55,10 +65,20 @@ func (g *Guest) makeRunDir(interactive bool) (_ *runDir, err error) {
 	if d.lock, err = os.Open(path); err == nil {
 		err = unix.Flock(int(d.lock.Fd()), unix.LOCK_EX|unix.LOCK_NB)
 	}
-	if err == nil {
-		err = g.fillRunDir(path, interactive)
-	}
 	if err != nil {
+		d.remove()
+		return nil, err
+	}
+	return d, nil
+}
+
+// makeRunDir writes down for init what it is to do.
+func (g *Guest) makeRunDir(interactive bool) (*runDir, error) {
+	d, err := newRunDir()
+	if err != nil {
+		return nil, err
+	}
+	if err := g.fillRunDir(d.path, interactive); err != nil {
 		d.remove()
 		return nil, err
 	}

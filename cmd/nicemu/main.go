@@ -14,6 +14,7 @@ import (
 
 	"nicemu/emulator/netns"
 	"nicemu/emulator/tap"
+	"nicemu/lab"
 	"nicemu/scenarios"
 	"nicemu/scenarios/workload"
 )
@@ -27,7 +28,10 @@ const (
 	exitInterrupted = 130 // after a clean shutdown
 )
 
-func main() { os.Exit(run()) }
+func main() {
+	lab.Init() // does not return where this program is the lab kernel's init
+	os.Exit(run())
+}
 
 // run is main with a value, so that scripted tests can be the command.
 func run() int {
@@ -41,7 +45,8 @@ func run() int {
 	case err == nil:
 		return exitOK
 	}
-	if !errors.Is(err, errReported) {
+	var spoken exitStatus
+	if !errors.Is(err, errReported) && !errors.As(err, &spoken) {
 		fmt.Fprintf(os.Stderr, "nicemu: %v\n", err)
 	}
 	return exitCode(err)
@@ -55,9 +60,15 @@ func exitCode(err error) int {
 	var unsupported *tap.Unsupported
 	var refused *scenarios.KernelError
 	var program *workload.MissingProgram
+	var tools *lab.MissingTools
+	var guest *lab.GuestError
+	var status exitStatus
 	switch {
-	case errors.As(err, &privilege), errors.As(err, &unsupported), errors.As(err, &refused), errors.As(err, &program):
+	case errors.As(err, &privilege), errors.As(err, &unsupported), errors.As(err, &refused), errors.As(err, &program),
+		errors.As(err, &tools), errors.As(err, &guest):
 		return exitKernel
+	case errors.As(err, &status):
+		return int(status)
 	case errors.Is(err, errReported):
 		return exitExpectation
 	}
@@ -82,8 +93,10 @@ real card.
 	cmd.AddCommand(
 		runCommand(),
 		reproduceCommand(),
+		replayCommand(),
 		scenariosCommand(),
 		devicesCommand(),
+		labCommand(),
 		doctorCommand(),
 		cleanCommand(),
 		versionCommand(),
