@@ -736,3 +736,36 @@ func TestIntegrationProbeFindsWhatThisKernelHas(t *testing.T) {
 		t.Errorf("no_such_qdisc: %v", has["no_such_qdisc"])
 	}
 }
+
+func TestIntegrationQdiscThatHoldsOnPurposeIsNoRescue(t *testing.T) {
+	a, _ := gatedPair(t, tap.Config{})
+	tcLine(t, a, "qdisc add dev {dev} root tbf rate 8kbit burst 2000 limit 100000")
+	g, err := gate.New(a)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { g.Close() })
+	if err := g.Install(); err != nil {
+		t.Fatal(err)
+	}
+	send := rawSender(t, a)
+	for range 20 {
+		send(0, 1500)
+	}
+	g.Offer(0, gate.Room{Bytes: 100000, Packets: 100})
+	if err := g.Flush(); err != nil {
+		t.Fatal(err)
+	}
+	rescued, err := g.Rescue(0)
+	if err != nil || rescued || g.Stats().Rescues != 0 {
+		t.Fatalf("rescued %t, %+v, %v", rescued, g.Stats(), err)
+	}
+}
+
+func TestIntegrationTrafficGoesOnAfterTheInterfaceWasDown(t *testing.T) {
+	c := idleCard(t, 1)
+	mustRun(t, c.port.NS(), "ip", "link", "set", "nic0", "down")
+	mustRun(t, c.port.NS(), "ip", "link", "set", "nic0", "up")
+	transfer(t, c.port.NS(), listen(t, c.peer.NS(), "10.9.0.2:5001"), make([]byte, 5<<20))
+	c.judge(t)
+}

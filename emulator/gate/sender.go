@@ -103,14 +103,23 @@ func (s *sender) send(stats *Stats) (refused, err error) {
 			s.priority = priority
 		}
 		stats.Kicks++
-		switch err := write(s.packet, kickFrame[:]); err {
-		case nil, unix.ENOBUFS: // the sink dropped it
-		case unix.ENETDOWN: // so is the user's traffic
-		default:
+		if err := s.kick(); err != nil {
 			return refused, fmt.Errorf("kick: %w", err)
 		}
 	}
 	return refused, nil
+}
+
+// kick sends the frame. While the interface is down nobody waits for it; the socket also says so once after it was down.
+func (s *sender) kick() error {
+	err := write(s.packet, kickFrame[:])
+	if err == unix.ENETDOWN {
+		err = write(s.packet, kickFrame[:])
+	}
+	if err == unix.ENOBUFS || err == unix.ENETDOWN { // dropped by the sink, as it should, or down
+		return nil
+	}
+	return err
 }
 
 // errors reads the answers. There are none unless the kernel refused something.

@@ -56,7 +56,7 @@ type instruments struct {
 	counters Counters
 	mem      []byte
 	steering *ebpf.Map
-	close_   []func() error
+	undo     []func() error
 }
 
 // Instrument loads the eBPF programs: the books always, the steering program if there are several queues, and a program at
@@ -98,12 +98,9 @@ func (p *Port) Steer(byPriority [16]QueueRange) error {
 }
 
 func (in *instruments) load(p *Port) error {
-	books, err := ebpf.NewMap(&ebpf.MapSpec{
-		Name: "nicemu_books", Type: ebpf.Array, KeySize: 4, ValueSize: uint32(unsafe.Sizeof(book{})), MaxEntries: MaxQueues,
-		Flags: unix.BPF_F_MMAPABLE,
-	})
+	books, err := newBooks()
 	if err != nil {
-		return fmt.Errorf("map: %w", err)
+		return err
 	}
 	in.later(books.Close)
 	size := int(unsafe.Sizeof([MaxQueues]book{}))
@@ -128,6 +125,17 @@ func (in *instruments) load(p *Port) error {
 		return in.attachEgress(p, note)
 	}
 	return in.steer(p, books)
+}
+
+func newBooks() (*ebpf.Map, error) {
+	m, err := ebpf.NewMap(&ebpf.MapSpec{
+		Name: "nicemu_books", Type: ebpf.Array, KeySize: 4, ValueSize: uint32(unsafe.Sizeof(book{})), MaxEntries: MaxQueues,
+		Flags: unix.BPF_F_MMAPABLE,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("map: %w", err)
+	}
+	return m, nil
 }
 
 // steer loads and sets the steering program.
@@ -190,14 +198,14 @@ func attachClsact(p *Port, prog *ebpf.Program) error {
 	return nil
 }
 
-func (in *instruments) later(close func() error) { in.close_ = append(in.close_, close) }
+func (in *instruments) later(close func() error) { in.undo = append(in.undo, close) }
 
 // close undoes everything in reverse order. The programs that the device holds go with the device.
 func (in *instruments) close() error {
 	var errs []error
-	for i := len(in.close_) - 1; i >= 0; i-- {
-		errs = append(errs, in.close_[i]())
+	for i := len(in.undo) - 1; i >= 0; i-- {
+		errs = append(errs, in.undo[i]())
 	}
-	in.close_ = nil
+	in.undo = nil
 	return errors.Join(errs...)
 }
