@@ -15,13 +15,13 @@ import (
 
 	"nicemu/emulator"
 	"nicemu/scenarios/format"
-
-	"golang.org/x/sys/unix"
 )
 
 // Options of a run.
 type Options struct {
 	Way      emulator.Way // wanted back-pressure
+	Kernel   Kernel       // the one we are in, for the result; the zero value is the host
+	Virtual  bool         // its time is virtual: the host is never late and limits nothing
 	Progress *Progress    // nil: silent
 }
 
@@ -29,7 +29,7 @@ type Options struct {
 // counts as too slow: half a millisecond, some 40 frames at 1 Gbit/s.
 const lateLimit = 500 * time.Microsecond
 
-// Run carries out every case of s in the host's kernel, in real time. A result
+// Run carries out every case of s in the kernel that we are in. A result
 // comes with an error only if the error is the context's.
 func Run(ctx context.Context, s *format.Scenario, o Options) (*Result, error) {
 	way, err := emulator.ChooseWay(o.Way)
@@ -39,15 +39,23 @@ func Run(ctx context.Context, s *format.Scenario, o Options) (*Result, error) {
 	start := time.Now()
 	r := &Result{
 		Schema: 1, Scenario: s.Name, Seed: s.Seed, Verdict: VerdictOK, Reasons: []string{},
-		Kernel: hostKernel(s), Clock: "real", Backpressure: string(way), Laws: Laws{Violations: []string{}},
+		Kernel: o.Kernel, Clock: "real", Backpressure: string(way), Laws: Laws{Violations: []string{}},
+	}
+	if r.Kernel == (Kernel{}) {
+		r.Kernel = Kernel{Mode: string(format.KernelHost), Release: release(), Reason: "asked for"}
+	}
+	if o.Virtual {
+		r.Clock = "virtual"
 	}
 	if way == emulator.Lossy {
 		r.Reasons = append(r.Reasons, "back-pressure is off (lossy): frames are lost below the qdisc, figures of queue management mean nothing")
 	}
-	o.Progress.Step("measuring what this host carries")
-	ceiling, err := emulator.MeasureCeiling(ctx, way)
-	if err != nil {
-		return nil, fmt.Errorf("measuring what the host carries: %w", err)
+	var ceiling *Ceiling
+	if !o.Virtual {
+		o.Progress.Step("measuring what this host carries")
+		if ceiling, err = measureCeiling(ctx, way); err != nil {
+			return nil, err
+		}
 	}
 	points := s.Cases()
 	for i := range points {
@@ -59,9 +67,11 @@ func Run(ctx context.Context, s *format.Scenario, o Options) (*Result, error) {
 			}
 			return nil, err
 		}
-		c.HostCeiling = &Ceiling{ceiling.FramesPerS, ceiling.BitsPerS}
+		c.HostCeiling = ceiling
 		r.Cases = append(r.Cases, c)
-		r.judgeHost(c, points[i].Scenario)
+		if !o.Virtual {
+			r.judgeHost(c, points[i].Scenario)
+		}
 	}
 	o.Progress.Done()
 	if err := evaluate(s, points, r); err != nil {
@@ -74,14 +84,12 @@ func Run(ctx context.Context, s *format.Scenario, o Options) (*Result, error) {
 	return r, nil
 }
 
-func hostKernel(s *format.Scenario) Kernel {
-	var u unix.Utsname
-	unix.Uname(&u) // fails only on a bad pointer
-	reason := "the scenario runs in real time"
-	if s.Run.Kernel == format.KernelHost {
-		reason = "asked for"
+func measureCeiling(ctx context.Context, way emulator.Way) (*Ceiling, error) {
+	c, err := emulator.MeasureCeiling(ctx, way)
+	if err != nil {
+		return nil, fmt.Errorf("measuring what the host carries: %w", err)
 	}
-	return Kernel{Mode: "host", Release: unix.ByteSliceToString(u.Release[:]), Reason: reason}
+	return &Ceiling{c.FramesPerS, c.BitsPerS}, nil
 }
 
 // runCase builds the case, lets its workloads run, reads everything off and

@@ -19,6 +19,7 @@ const maxColumns = 6
 // expected and the verdict.
 func (r *Result) WriteTable(w io.Writer) error {
 	fmt.Fprintf(w, "%s   %s kernel %s, %s clock, back-pressure %s, seed %d\n", r.Scenario, r.Kernel.Mode, r.Kernel.Release, r.Clock, r.Backpressure, r.Seed)
+	fmt.Fprintf(w, "%s kernel: %s\n", r.Kernel.Mode, r.Kernel.Reason)
 	for cases := range slices.Chunk(r.Cases, maxColumns) {
 		fmt.Fprintln(w)
 		if err := writeCases(w, cases); err != nil {

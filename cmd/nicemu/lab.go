@@ -27,7 +27,7 @@ time, timers are exact, and a busy host changes nothing.
   nicemu lab exec -- tc qdisc add dev lo root fq_codel
   nicemu lab shell`,
 	}
-	cmd.AddCommand(labBuildCommand(), labShellCommand(), labExecCommand())
+	cmd.AddCommand(labBuildCommand(), labShellCommand(), labExecCommand(), labJobCommand())
 	return cmd
 }
 

@@ -45,8 +45,7 @@ func run() int {
 	case err == nil:
 		return exitOK
 	}
-	var spoken exitStatus
-	if !errors.Is(err, errReported) && !errors.As(err, &spoken) {
+	if !spoken(err) {
 		fmt.Fprintf(os.Stderr, "nicemu: %v\n", err)
 	}
 	return exitCode(err)
@@ -54,6 +53,14 @@ func run() int {
 
 // errReported ends a command whose output has already said what is wrong.
 var errReported = errors.New("an expectation or a law failed")
+
+// spoken says whether the user has been told already, by a table or by the
+// program that failed.
+func spoken(err error) bool {
+	var status exitStatus
+	var inGuest scenarios.GuestStatus
+	return errors.Is(err, errReported) || errors.As(err, &status) || errors.As(err, &inGuest)
+}
 
 func exitCode(err error) int {
 	var privilege *netns.NeedsPrivilege
@@ -63,12 +70,15 @@ func exitCode(err error) int {
 	var tools *lab.MissingTools
 	var guest *lab.GuestError
 	var status exitStatus
+	var inGuest scenarios.GuestStatus
 	switch {
 	case errors.As(err, &privilege), errors.As(err, &unsupported), errors.As(err, &refused), errors.As(err, &program),
 		errors.As(err, &tools), errors.As(err, &guest):
 		return exitKernel
 	case errors.As(err, &status):
 		return int(status)
+	case errors.As(err, &inGuest):
+		return int(inGuest)
 	case errors.Is(err, errReported):
 		return exitExpectation
 	}

@@ -4,7 +4,6 @@ import (
 	"os"
 
 	"github.com/spf13/cobra"
-	"golang.org/x/sys/unix"
 
 	"nicemu/emulator"
 	"nicemu/emulator/netns"
@@ -20,15 +19,20 @@ func runCommand() *cobra.Command {
 	)
 	cmd := &cobra.Command{
 		Use:   "run SCENARIO|FILE",
-		Short: "Run an experiment in this machine's kernel and print what it measured",
+		Short: "Run an experiment and print what it measured",
 		Long: `Run an experiment: make its namespaces and emulated cards, let its workloads run
 across them, and print a table of what was measured. Everything that was made is
 removed again, also after Ctrl-C.
+
+--kernel says where: "host" is this machine's kernel in real time and needs root;
+"lab" is the lab kernel in virtual time, built on first use, and needs no rights;
+"auto" takes the host if it has every qdisc that the scenario names, else the lab.
 
 Exit status: 0 if all expectations of the scenario hold, 1 for a mistake in the
 command or the file, 2 if the kernel lacks or refuses something, 3 if an
 expectation or a conservation law failed, 130 after Ctrl-C.`,
 		Example: `  nicemu run bql-latency
+  nicemu run fq-codel-latency --kernel lab
   nicemu run bql-latency --set nic.ring.tx=4096 --duration 10s
   nicemu run mine.toml --json result.json`,
 		Args:              cobra.ExactArgs(1),
@@ -38,7 +42,11 @@ expectation or a conservation law failed, 130 after Ctrl-C.`,
 			if err != nil {
 				return err
 			}
-			s, err := scenarios.Load(args[0], c.ScenarioPath)
+			file, text, err := scenarios.Find(args[0], c.ScenarioPath)
+			if err != nil {
+				return err
+			}
+			s, err := format.Parse(file, text, scenarios.FormatOptions())
 			if err != nil {
 				return err
 			}
@@ -48,10 +56,8 @@ expectation or a conservation law failed, 130 after Ctrl-C.`,
 			if err := s.Set(set...); err != nil {
 				return err
 			}
-			if err := netns.CheckPrivilege(); err != nil {
-				return err
-			}
-			r, err := scenarios.Run(cmd.Context(), s, scenarios.Options{Way: way(cmd, c, s), Progress: progress(c)})
+			job := scenarios.LabJob{File: file, Text: string(text), Set: set, Way: way(cmd, c, s)}
+			r, err := runSomewhere(cmd, c, s, job)
 			if err != nil {
 				return err
 			}
@@ -61,8 +67,35 @@ expectation or a conservation law failed, 130 after Ctrl-C.`,
 	cmd.Flags().StringArrayVar(&set, "set", nil, "set a `key=value` of the scenario, e.g. nic.ring.tx=4096 or link.rate=100mbit")
 	cmd.Flags().StringVar(&duration, "duration", "", "how long workloads run, e.g. 10s (same as --set duration=…)")
 	cmd.Flags().StringVar(&jsonFile, "json", "", "write the result as JSON to `FILE`, - for standard output instead of the table")
+	cmd.Flags().String("kernel", "auto", "where to run: auto, host, lab")
+	cmd.RegisterFlagCompletionFunc("kernel", cobra.FixedCompletions([]string{"auto", "host", "lab"}, cobra.ShellCompDirectiveNoFileComp))
 	cmd.Flags().String("backpressure", "auto", "how qdiscs learn that the card is full: auto, native, gate, lossy")
 	return cmd
+}
+
+// runSomewhere runs s, which job also describes, in the kernel that fits.
+func runSomewhere(cmd *cobra.Command, c *config, s *format.Scenario, job scenarios.LabJob) (*scenarios.Result, error) {
+	k, err := scenarios.ChooseKernel(s, kernel(cmd, c, s), job.Way)
+	if err != nil {
+		return nil, err
+	}
+	if k.Mode == string(format.KernelLab) {
+		job.Reason = k.Reason
+		return runInLab(cmd, c, s, job)
+	}
+	if err := netns.CheckPrivilege(); err != nil {
+		return nil, err
+	}
+	return scenarios.Run(cmd.Context(), s, scenarios.Options{Way: job.Way, Kernel: k, Progress: progress(c)})
+}
+
+// kernel is the wanted one: the flag, else the scenario's, else the
+// configuration's.
+func kernel(cmd *cobra.Command, c *config, s *format.Scenario) format.Kernel {
+	if !cmd.Flags().Changed("kernel") && s.Run.Kernel != format.KernelAuto {
+		return s.Run.Kernel
+	}
+	return format.Kernel(c.Kernel)
 }
 
 // way is the wanted back-pressure: the flag, else the scenario's, else the
@@ -75,8 +108,7 @@ func way(cmd *cobra.Command, c *config, s *format.Scenario) emulator.Way {
 }
 
 func progress(c *config) *scenarios.Progress {
-	_, err := unix.IoctlGetTermios(int(os.Stderr.Fd()), unix.TCGETS)
-	if c.Progress == "off" || c.Progress == "auto" && err != nil {
+	if c.Progress == "off" || c.Progress == "auto" && !isTerminal(os.Stderr) {
 		return nil
 	}
 	return scenarios.NewProgress(os.Stderr)
