@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"os"
+	"strings"
 	"testing"
 )
 
@@ -14,21 +15,53 @@ func TestModelsGiveThePublishedFigures(t *testing.T) {
 	}
 	for _, r := range rows {
 		if !r.OK {
-			t.Errorf("%s | %s | %s: published %v, model %v", r.Experiment, r.Condition, r.Metric, *r.Published, r.Model)
+			t.Errorf("%s | %s | %s: published %v, model %v", r.Experiment, r.Condition, r.Metric, r.published(), r.Model)
 		}
+	}
+	if _, err := json.Marshal(rows); err != nil {
+		t.Error(err)
 	}
 	if testing.Verbose() {
 		WriteTable(os.Stderr, rows)
 		WriteFitted(os.Stderr, Fitted())
 	}
-	again, err := Run(All(), nil, 1)
-	if err != nil {
-		t.Fatal(err)
+}
+
+// A row is the same whatever the number of cores, and from run to run.
+func TestRowsAreByteIdentical(t *testing.T) {
+	few := All()
+	if testing.Short() {
+		few = few[1:]
 	}
-	a, _ := json.Marshal(rows)
-	b, _ := json.Marshal(again)
-	if !bytes.Equal(a, b) {
-		t.Error("two runs differ")
+	for i := range few {
+		if few[i].Name == "mana-bql" {
+			few[i].Run = func(overrides []KV, seed uint64) ([]Row, error) {
+				c := &manaCondition{queues: 4, flows: 9, bql: "v1", hashes: 4, measure: manaShort}
+				if err := c.run(overrides, seed); err != nil {
+					return nil, err
+				}
+				return []Row{predict("mana-bql", "", "", "us", c.median(func(r *manaRun) float64 { return r.p99 + r.goodput }), "")}, nil
+			}
+		}
+	}
+	print := func() []byte {
+		rows, err := Run(few, nil, 7)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var b bytes.Buffer
+		WriteTable(&b, rows)
+		if err := json.NewEncoder(&b).Encode(rows); err != nil {
+			t.Fatal(err)
+		}
+		return b.Bytes()
+	}
+	many := print()
+	all := cores
+	defer func() { cores = all }()
+	cores = make(chan struct{}, 1)
+	if one := print(); !bytes.Equal(many, one) {
+		t.Errorf("on many cores\n%s\non one\n%s", many, one)
 	}
 }
 
@@ -36,10 +69,75 @@ func TestAtMostTenParametersAreFitted(t *testing.T) {
 	if n := len(Fitted()); n > 10 {
 		t.Errorf("%d fitted parameters", n)
 	}
+	for _, p := range Fitted() {
+		parts := strings.Split(p.FittedTo, " | ")
+		if len(parts) != 3 || p.Meaning == "" || p.Value == "" {
+			t.Errorf("%+v", p)
+			continue
+		}
+		metric, _, _ := strings.Cut(parts[2], " (")
+		if _, ok := Published(parts[0], parts[1], metric); !ok {
+			t.Errorf("%s is fitted to %s, which nobody has published", p.Name, p.FittedTo)
+		}
+	}
 }
 
-func TestEveryPublishedFigureIsUnique(t *testing.T) {
-	if n, m := len(Figures()), len(figureIndex()); n != m {
-		t.Errorf("%d figures, %d keys", n, m)
+func TestEveryPublishedFigureHasASourceAndAName(t *testing.T) {
+	if n, m := len(Figures()), len(figureIndex()); n != m || n == 0 {
+		t.Errorf("%d figures, %d names", n, m)
+	}
+	for _, f := range Figures() {
+		if f.Source == "" || f.Unit == "" || !strings.Contains("= ~ < <=", f.Relation) {
+			t.Errorf("%+v", f)
+		}
+	}
+}
+
+func TestBoundsAreJudgedAsBounds(t *testing.T) {
+	for _, c := range []struct {
+		relation  string
+		published float64
+		model     float64
+		ok        bool
+	}{
+		{"<", 900, 899, true}, {"<", 900, 900, false}, {"<=", 29, 29, true}, {"<=", 29, 30, false},
+		{"=", 100, 109, true}, {"=", 100, 111, false}, {"~", 100, 91, true}, {"=", 0, 0, true}, {"=", 0, 1, false},
+	} {
+		r := row(Figure{Relation: c.relation, Value: c.published}, c.model, 0.1)
+		if r.OK != c.ok {
+			t.Errorf("%v against %s%v: %v", c.model, c.relation, c.published, r.OK)
+		}
+		if live := r.WithLive(c.model); live.OK != c.ok || *live.Live != c.model {
+			t.Errorf("live %v against %s%v: %v", c.model, c.relation, c.published, live.OK)
+		}
+	}
+}
+
+func TestOverridesReachTheCard(t *testing.T) {
+	rows, err := runIxgbe([]KV{{"ring.tx", "256"}}, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, r := range rows {
+		if r.Model > 1.9e6 { // 235 packets each 124.928 µs, whatever the row asks for
+			t.Errorf("%s: %v pps with a ring of 256", r.Condition, r.Model)
+		}
+	}
+	if _, err := Run(All()[:1], []KV{{"ring.nonsense", "1"}}, 1); err == nil {
+		t.Error("an unknown knob was taken")
+	}
+}
+
+func TestExperimentsAreFoundByTheirNamesAndCards(t *testing.T) {
+	for _, name := range []string{"mana", "mana-bql", "ixgbe", "i40e-txd"} {
+		if x, err := Find(name); err != nil || len(x) != 1 {
+			t.Errorf("%s: %d, %v", name, len(x), err)
+		}
+	}
+	if x, _ := Find("all"); len(x) != len(All()) {
+		t.Errorf("all: %d", len(x))
+	}
+	if _, err := Find("e1000"); err == nil || !strings.Contains(err.Error(), "mana") {
+		t.Errorf("%v", err)
 	}
 }
