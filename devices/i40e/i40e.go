@@ -46,21 +46,24 @@ func New() *nic.Device {
 			BQL:         nic.BQL{On: true, Hold: units.Duration(1e9)},
 			Fetch:       nic.Fetch{Payload: 1, Outstanding: 1},
 			Arbitration: "rr",
-			WriteBack:   nic.WriteBack{Threshold: 1, RSStride: wbStride},
+			WriteBack:   nic.WriteBack{Threshold: 1, RSStride: wbStride, RSFromDesc: wbStride},
 			Coalesce:    nic.Coalesce{Mode: modeAdaptive, Usecs: 50e3},
 			NAPI:        nic.NAPI{TXWork: 256, TXAgain: 256, RXWork: 64},
 			Watchdog:    units.Duration(5e9),
 			HZ:          250,
 		},
 		Rules: nic.Rules{
-			LayOut:       true,
-			Linearize:    r.linearize,
-			Descriptors:  r.descriptors,
-			Room:         r.estimate,
-			ReportStatus: reportStatus,
-			Moderation:   r.moderation,
-			Counters:     counters,
+			LayOut:      true,
+			Linearize:   r.linearize,
+			Descriptors: r.descriptors,
+			Room:        r.estimate,
+			Moderation:  r.moderation,
+			Counters:    counters,
 		},
+	}
+	d.Rules.ReportStatus = func(f *nic.Frame, desc, stride int) bool {
+		wb := &d.Config.WriteBack
+		return desc-context(f) >= wb.RSFromDesc || stride >= wb.RSStride
 	}
 	const txrx, ethtool = "i40e_txrx.c ", "i40e_ethtool.c "
 	d.Knob("queues", "one of the many that the card has: the published figures are for one stream")
@@ -76,7 +79,8 @@ func New() *nic.Device {
 	d.Knob("bql.hold_time", "net/core/dev.c netdev_init_one_queue")
 	d.Knob("fetch.bus_rate", "0bit: the bus never limits")
 	d.Knob("fetch.per_descriptor", "0: descriptors cost nothing")
-	d.Knob("writeback.rs_stride", txrx+"i40e_tx_map, i40e_txrx.h WB_STRIDE").Range(wbStride, wbStride)
+	d.Knob("writeback.rs_stride", txrx+"i40e_tx_map, WB_STRIDE")
+	d.Knob("writeback.rs_descriptors", txrx+"i40e_tx_map, WB_STRIDE; of data, without the context descriptor").Range(1, 64)
 	d.Choice("coalesce.mode", &d.Config.Coalesce.Mode, []string{modeAdaptive, modeFixed},
 		"adaptive: both directions adapt; fixed: coalesce.rx_usecs and coalesce.tx_usecs", txrx+"i40e_update_itr")
 	d.Knob("coalesce.rx_usecs", ethtool+"__i40e_set_coalesce, i40e_txrx.h I40E_ITR_RX_DEF; in steps of 2 us").Range(0, 8160e3).RoundDown(2000)
@@ -94,12 +98,6 @@ func New() *nic.Device {
 		return nil
 	}
 	return d
-}
-
-// reportStatus is the rule at the end of i40e_tx_map: a frame of so many data
-// descriptors, or every fourth.
-func reportStatus(f *nic.Frame, desc, stride int) bool {
-	return desc-context(f) >= wbStride || stride >= wbStride
 }
 
 // counters are the lines of i40e_gstrings_veb_stats and of the rings that the

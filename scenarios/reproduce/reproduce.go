@@ -82,7 +82,7 @@ func row(f Figure, model, tolerance float64) Row {
 		Published: &published, Model: model, Tolerance: tolerance, relation: f.Relation,
 	}
 	r.ModelError = r.error(model)
-	r.OK = r.within(model)
+	r.OK = r.within(model, tolerance)
 	return r
 }
 
@@ -97,13 +97,13 @@ func (r Row) because(why string) Row { r.Why = why; return r }
 // fit marks a row that a parameter was fitted to.
 func (r Row) fit() Row { r.Fitted = true; return r }
 
-// WithLive adds what a live run measured, and judges it as the model's figure
-// is judged.
-func (r Row) WithLive(v float64) Row {
+// WithLive adds what a live run measured; it is as good as the model's figure
+// if it is within a tolerance of its own.
+func (r Row) WithLive(v, tolerance float64) Row {
 	r.Live = &v
 	if r.Published != nil {
 		r.LiveError = r.error(v)
-		r.OK = r.OK && r.within(v)
+		r.OK = r.OK && r.within(v, tolerance)
 	}
 	return r
 }
@@ -117,14 +117,14 @@ func (r *Row) error(v float64) *float64 {
 	return &e
 }
 
-func (r *Row) within(v float64) bool {
+func (r *Row) within(v, tolerance float64) bool {
 	switch p := *r.Published; r.relation {
 	case "<":
 		return v < p
 	case "<=":
 		return v <= p
 	default:
-		return math.Abs(v-p) <= r.Tolerance*math.Abs(p)
+		return math.Abs(v-p) <= tolerance*math.Abs(p)
 	}
 }
 
