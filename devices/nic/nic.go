@@ -172,6 +172,7 @@ func (n *NIC) drop(f *Frame, reason string) {
 	c := n.stats.Dropped[reason]
 	c.add(f.Wire())
 	n.stats.Dropped[reason] = c
+	f.WireStart, f.WireEnd = 0, 0 // a reset may have cut it off
 	n.host.Complete(f)
 }
 
