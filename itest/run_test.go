@@ -118,8 +118,11 @@ proto = %q
 							if w.Error != "" || w.GoodputBPS == nil || *w.GoodputBPS < least {
 								t.Errorf("goodput %v, error %q", value(w.GoodputBPS), w.Error)
 							}
-							if proto == "udp" && (w.Lost == nil || *w.Lost > 0) {
-								t.Errorf("%v datagrams lost", w.Lost)
+							// A receiver that gets no core loses datagrams in its socket; ours is
+							// what happens from qdisc to stack.
+							a, b := c.NICs["a/eth0"], c.NICs["b/eth0"]
+							if a.Sent-b.Received > 8 || b.Sent-a.Received > 8 {
+								t.Errorf("a sent %d, b received %d; b sent %d, a received %d", a.Sent, b.Received, b.Sent, a.Received)
 							}
 						})
 					}

@@ -128,10 +128,23 @@ func (r *Result) fail(reason string) {
 	r.Reasons = append(r.Reasons, reason)
 }
 
-// degrade says that the host could not keep up; failed stays failed.
-func (r *Result) degrade(reason string) {
+// degrade says that the host could not keep up with a case; failed stays failed.
+func (r *Result) degrade(c *Case, reason string) {
 	if r.Verdict == VerdictOK {
 		r.Verdict = VerdictDegraded
 	}
-	r.Reasons = append(r.Reasons, reason)
+	c.degraded = true
+	r.Reasons = append(r.Reasons, where(c, reason))
+}
+
+// Holds says whether all that was stated can be relied on: no expectation and no
+// law failed, and none was judged by a case that the host could not keep up
+// with.
+func (r *Result) Holds() bool {
+	for _, c := range r.Cases {
+		if c.degraded && len(c.Expectations) > 0 {
+			return false
+		}
+	}
+	return r.Verdict != VerdictFailed
 }

@@ -57,7 +57,8 @@ type Case struct {
 	HostCeiling  *Ceiling                    `json:"host_ceiling,omitempty"`
 	Expectations []Expectation               `json:"expectations"`
 
-	title string // the swept values, for people
+	title    string // the swept values, for people
+	degraded bool   // the host could not keep up
 }
 
 // NIC is one card's part of a case. Frames and bytes are those of the wire,
@@ -78,6 +79,8 @@ type NIC struct {
 	GateRescues       uint64            `json:"gate_rescues"`
 	BelowQdiscDropped uint64            `json:"below_qdisc_dropped"`
 	Interrupts        uint64            `json:"interrupts"`
+	SentPackets       uint64            `json:"sent_packets,omitempty"` // models only: segments of GSO frames counted one by one
+	LegsNs            []Leg             `json:"legs_ns,omitempty"`      // models only
 	Queues            []NICQueue        `json:"queues"`
 	Counters          map[string]uint64 `json:"counters"`
 }
@@ -90,6 +93,14 @@ type NICQueue struct {
 	DrvXOFF     uint64 `json:"drv_xoff"`     // times set
 	Restart     uint64 `json:"restart"`
 	RingMax     int    `json:"ring_max"` // descriptors
+}
+
+// Leg is how long sent frames took from one point of their way to another.
+type Leg struct {
+	Name string `json:"name"`
+	From string `json:"from"`
+	To   string `json:"to"`
+	Percentiles
 }
 
 // Percentiles of a distribution; all zero if Count is.

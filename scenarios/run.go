@@ -26,8 +26,8 @@ type Options struct {
 }
 
 // lateLimit is the 99th percentile of timer lateness above which the host
-// counts as too slow: half a millisecond, some 40 frames at 1 Gbit/s.
-const lateLimit = 500 * time.Microsecond
+// counts as too slow: one jiffy of the finest common kernel.
+const lateLimit = time.Millisecond
 
 // Run carries out every case of s in the kernel that we are in. A result
 // comes with an error only if the error is the context's.
@@ -163,11 +163,11 @@ func (c *card) result(way emulator.Way) (*NIC, error) {
 func (r *Result) judgeHost(c *Case, s *format.Scenario) {
 	for _, l := range s.Links {
 		if bits := float64(l.Rate); bits > c.HostCeiling.BitsPerS {
-			r.degrade(where(c, fmt.Sprintf("the link is %v, this host carries %s: %.1f times too fast for it",
-				l.Rate, formatRate(c.HostCeiling.BitsPerS), bits/c.HostCeiling.BitsPerS)))
+			r.degrade(c, fmt.Sprintf("the link is %v, this host carries %s: %.1f times too fast for it",
+				l.Rate, formatRate(c.HostCeiling.BitsPerS), bits/c.HostCeiling.BitsPerS))
 		}
 	}
 	if late := time.Duration(c.LatenessNs.P99); late > lateLimit {
-		r.degrade(where(c, fmt.Sprintf("the host ran 1 %% of the model's timers more than %v late (limit %v)", late.Round(time.Microsecond), lateLimit)))
+		r.degrade(c, fmt.Sprintf("the host ran 1 %% of the model's timers more than %v late (limit %v)", late.Round(time.Microsecond), lateLimit))
 	}
 }

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os/exec"
@@ -50,6 +51,7 @@ carries through an emulated card. Exit status 2 if nothing can run here.`,
 
 func writeFindings(out io.Writer, found []finding) error {
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(w, "WHAT\tSTATE\tDETAIL, AND WHAT TO DO")
 	for _, f := range found {
 		text := f.Detail
 		if f.Remedy != "" {
@@ -87,9 +89,9 @@ func examine(ctx context.Context) ([]finding, error) {
 	}
 	for _, kind := range qdiscKinds {
 		f := finding{What: "qdisc " + kind, State: "ok"}
-		if err := kinds[kind]; err != nil {
-			f.State, f.Detail = "missing", err.Error()
-			f.Remedy = fmt.Sprintf("modprobe sch_%s, or a kernel with CONFIG_NET_SCH_%s", kind, configName(kind))
+		var missing *tap.Unsupported
+		if errors.As(kinds[kind], &missing) {
+			f.State, f.Remedy = "missing", missing.Since
 		}
 		found = append(found, f)
 	}
@@ -120,20 +122,4 @@ func examine(ctx context.Context) ([]finding, error) {
 		finding{What: "back-pressure", State: string(way)},
 		finding{What: "host ceiling", State: "ok", Detail: fmt.Sprintf("%.2f Gbit/s of TCP with TSO, %.0f thousand minimum-size frames a second", ceiling.BitsPerS/1e9, ceiling.FramesPerS/1e3)},
 	), nil
-}
-
-// configName is the kernel option's spelling of a qdisc.
-func configName(kind string) string {
-	switch kind {
-	case "pfifo_fast", "mq":
-		return "FIFO"
-	}
-	up := make([]byte, len(kind))
-	for i := range kind {
-		up[i] = kind[i]
-		if 'a' <= kind[i] && kind[i] <= 'z' {
-			up[i] -= 'a' - 'A'
-		}
-	}
-	return string(up)
 }

@@ -127,7 +127,7 @@ func report(cmd *cobra.Command, r *scenarios.Result, jsonFile string) error {
 			return err
 		}
 	}
-	if r.Verdict == scenarios.VerdictFailed {
+	if !r.Holds() {
 		return errReported
 	}
 	return nil
