@@ -169,6 +169,9 @@ func (f *input) count(n *uint64, round int) {
 	}
 }
 
+// offset is the time of the head in the schedule. It may need 64 bits.
+func (f *input) offset() uint64 { return uint64(f.time) - uint64(f.origin) }
+
 // next gives the file whose head is due next and when, in ns since the first packet of the first round; io.EOF after the last. The head is valid
 // until the next call.
 func (m *inputs) next() (*input, int64, error) {
@@ -183,14 +186,14 @@ func (m *inputs) next() (*input, int64, error) {
 	}
 	var best *input
 	for _, f := range m.files {
-		if f.more && (best == nil || f.time-f.origin < best.time-best.origin) {
+		if f.more && (best == nil || f.offset() < best.offset()) {
 			best = f
 		}
 	}
 	if best == nil {
 		return m.again()
 	}
-	at := best.time - best.origin
+	at := int64(best.offset())
 	if at < 0 || m.start > math.MaxInt64-at {
 		return nil, 0, fmt.Errorf("%s: offset %d: packet of %d ns since the epoch is more than 292 years from the first one", best.name, best.head.Offset, best.head.Time)
 	}

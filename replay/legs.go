@@ -9,7 +9,8 @@ import (
 
 // legs are the parts of a frame's way, each between two stamps.
 //
-// A GSO frame whose segments are fetched one by one may be on the wire before its last byte is in the card: its buffer wait is then 0.
+// Two legs can be 0 where the second stamp comes before the first: a GSO frame whose segments are fetched one by one may be on the wire before its
+// last byte is in the card, and a card may report a frame when its last byte has been read, before the FCS has left.
 var legs = [...]struct{ name, from, to string }{
 	{"qdisc_wait", "enqueued", "posted"},
 	{"ring_wait", "posted", "fetched"},

@@ -174,7 +174,7 @@ func (s *Stream) cut(f *nic.Frame, p *capture.Packet) ([]byte, bool) {
 func (s *Stream) emit(f *nic.Frame, data []byte) (engine.Time, error) {
 	due, ok := s.clock.next(s.at, f.Wire())
 	if !ok {
-		return 0, fmt.Errorf("a frame is due more than 146 years after the first one")
+		return 0, fmt.Errorf("frame %d is due more than 146 years after the first one", s.stats.Frames+1)
 	}
 	s.stats.Frames++
 	f.Seq = s.stats.Frames

@@ -111,10 +111,14 @@ func (n *NIC) books(w *tabwriter.Writer) {
 	}
 }
 
+// queues leaves out those that were not offered anything.
 func (n *NIC) queues(w *tabwriter.Writer) {
-	fmt.Fprintln(w, "QUEUE\tOFFERED\tSENT\tRING MAX\tBQL LIMIT\tIN FLIGHT MAX\tSTACK_XOFF\tDRV_XOFF\tP50\tP99\tMAX\tenqueued to wire end")
+	fmt.Fprintln(w, "QUEUE\tOFFERED\tSENT\tRING MAX\tBQL LIMIT\tIN FLIGHT MAX\tSTACK_XOFF\tDRV_XOFF\tDEPARTURE P50\tP99\tMAX")
 	for q := range n.Queues {
 		x := &n.Queues[q]
+		if x.Offered == 0 {
+			continue
+		}
 		fmt.Fprintf(w, "%d\t%d\t%d\t%d\t%d\t%d\t%d\t%d", q, x.Offered, x.Sent, x.RingMax, x.Limit, x.InflightMax, x.StackXOFF, x.DrvXOFF)
 		if len(x.LegsNs) > 0 {
 			p := x.LegsNs[departureLeg]
@@ -141,7 +145,8 @@ func (r *Result) close(w io.Writer) {
 	}
 	load := c.Workloads["replay"]
 	fmt.Fprintf(w, "sent %s, %.4g packets/s, %d interrupts in %.9g s of virtual time\n", formatRate(load.GoodputBPS), load.PPS, r.card().Interrupts, c.VirtualS)
-	fmt.Fprintf(w, "took %.3g s, %.3g million frames/s\n", r.Wall, float64(c.Replay.Frames)/max(r.Wall, 1e-9)/1e6)
+	speed := float64(c.Replay.Frames) / max(r.Wall, 1e-9)
+	fmt.Fprintf(w, "took %.3g s, %s\n", r.Wall, format(speed, scale{1e6, "million frames/s"}, scale{1, "frames/s"}))
 	fmt.Fprintf(w, "laws: %d card audited, %d violations\nverdict: %s\n", r.Laws.Checked, len(r.Laws.Violations), r.Verdict)
 	for _, reason := range r.Reasons {
 		fmt.Fprintf(w, "  %s\n", reason)

@@ -139,14 +139,14 @@ func markCE(f *nic.Frame) {
 	case 4:
 		old := binary.BigEndian.Uint16(ip)
 		ip[1] |= ce
-		binary.BigEndian.PutUint16(ip[10:], update(binary.BigEndian.Uint16(ip[10:]), old, binary.BigEndian.Uint16(ip)))
+		binary.BigEndian.PutUint16(ip[10:], checksumAfter(binary.BigEndian.Uint16(ip[10:]), old, binary.BigEndian.Uint16(ip)))
 	case 6:
 		ip[1] |= ce << 4
 	}
 }
 
-// update is a checksum after one of its words has changed (RFC 1624, equation 3).
-func update(sum, old, new uint16) uint16 {
+// checksumAfter is a checksum after one of its words has changed (RFC 1624, equation 3).
+func checksumAfter(sum, old, new uint16) uint16 {
 	s := uint32(^sum) + uint32(^old) + uint32(new)
 	s = s&0xffff + s>>16
 	return ^uint16(s&0xffff + s>>16)

@@ -2,7 +2,8 @@
 // without a kernel: what stands between an offline source and a card. In live
 // runs the genuine ones stand there.
 //
-// It follows net/sched/sch_fifo.c and net/sched/sch_fq_codel.c with
+// It follows net/sched/sch_fifo.c, pfifo_fast of net/sched/sch_generic.c, and
+// net/sched/sch_fq_codel.c with
 // include/net/codel_impl.h of Linux 6.12, and RFC 8289 and 8290. It leaves out
 // classes, filters, netlink and the bypass of an empty qdisc; the flow of a
 // frame is given with it instead of being hashed here.

@@ -21,7 +21,7 @@ type Bulk struct {
 
 	s    *stack.Stack
 	flow uint32
-	full bool // the qdisc has dropped one
+	full bool // the qdisc or the driver has dropped one
 	done uint64
 }
 
@@ -38,7 +38,11 @@ func (b *Bulk) Start(s *stack.Stack) {
 		b.Backlog = 2
 	}
 	s.OnComplete(func(f *nic.Frame) {
-		if f.Flow == b.flow {
+		switch {
+		case f.Flow != b.flow:
+		case f.WireEnd == 0:
+			b.full = true
+		default:
 			b.done += uint64(f.Len - b.Headers)
 		}
 	})

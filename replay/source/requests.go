@@ -17,6 +17,9 @@ type Requests struct {
 	// Base and BaseMean are the rest of the round trip, from the end of the
 	// request on the wire: a constant and the mean of an exponential part.
 	Base, BaseMean engine.Time
+	// Interval is from one request to the next; 0 = back to back. A late
+	// response delays the next request, which is not made up for.
+	Interval engine.Time
 
 	// Latency is the round trip times from send to response, in nanoseconds.
 	// Reset it to begin measuring.
@@ -25,7 +28,9 @@ type Requests struct {
 	s     *stack.Stack
 	flow  uint32
 	sent  engine.Time
+	due   engine.Time
 	reply engine.Timer
+	next  engine.Timer
 }
 
 // NewLatency returns a histogram for times of up to a minute, exact to 0.1 %.
@@ -40,16 +45,24 @@ func (r *Requests) Start(s *stack.Stack) {
 		r.Bytes = TCPHeader + 1
 	}
 	r.Latency = NewLatency()
+	r.due = s.Eng.Now()
 	s.Eng.Init(&r.reply, r.answered)
+	s.Eng.Init(&r.next, r.send)
 	s.OnWire(func(f *nic.Frame, end engine.Time) {
 		if f.Flow == r.flow {
 			wait := r.Base + engine.Time(s.Eng.Rand().ExpFloat64()*float64(r.BaseMean))
 			s.Eng.At(&r.reply, end+wait)
 		}
 	})
-	s.OnDrop(func(f *nic.Frame, _ string) {
+	lost := func(f *nic.Frame) {
 		if f.Flow == r.flow {
 			s.Eng.After(&r.reply, retransmit)
+		}
+	}
+	s.OnDrop(func(f *nic.Frame, _ string) { lost(f) })
+	s.OnComplete(func(f *nic.Frame) {
+		if f.WireEnd == 0 {
+			lost(f)
 		}
 	})
 	r.send()
@@ -68,6 +81,11 @@ func (r *Requests) send() {
 }
 
 func (r *Requests) answered() {
-	r.Latency.RecordValue(int64(r.s.Eng.Now() - r.sent))
+	now := r.s.Eng.Now()
+	r.Latency.RecordValue(int64(now - r.sent))
+	if r.due = max(now, r.due+r.Interval); r.due > now {
+		r.s.Eng.At(&r.next, r.due)
+		return
+	}
 	r.send()
 }

@@ -7,7 +7,8 @@
 // handshake, no loss recovery, no congestion control; see [TCP].
 //
 // All randomness comes from the engine, so a run is a function of its seed.
-// Every source is started once and then runs for as long as the engine does.
+// Every source is started once and then runs for as long as the engine does, or
+// until it is stopped.
 package source
 
 import "nicemu/devices/engine"
@@ -15,8 +16,9 @@ import "nicemu/devices/engine"
 // Bytes around a payload.
 const (
 	ethernet = 14
-	ipUDP    = 20 + 8
 	ipTCP    = 20 + 20 + 12 // with the timestamp option
+	// UDPHeader is the headers of a UDP datagram over IPv4.
+	UDPHeader = ethernet + 20 + 8
 	// TCPHeader is the headers of a TCP segment with timestamps over IPv4.
 	TCPHeader = ethernet + ipTCP
 	// MSS is the payload of a full TCP segment at an MTU of 1500 with

@@ -15,6 +15,9 @@ type Talker struct {
 	Offset   engine.Time // of the launch times within the cycle
 	Ahead    engine.Time // etf's delta
 	Priority uint32
+	// Untimed frames carry no launch time: it then sends at the times themselves
+	// if Ahead is 0.
+	Untimed bool
 
 	s    *stack.Stack
 	flow uint32
@@ -41,7 +44,10 @@ func (t *Talker) launch() engine.Time { return t.Offset + engine.Time(t.k)*t.Cyc
 func (t *Talker) send() {
 	f := t.s.Pool.Get(t.Queue)
 	f.Single(t.Bytes)
-	f.Flow, f.Launch, f.Priority = t.flow, t.launch(), t.Priority
+	f.Flow, f.Priority = t.flow, t.Priority
+	if !t.Untimed {
+		f.Launch = t.launch()
+	}
 	t.k++
 	t.s.Eng.At(&t.next, t.launch()-t.Ahead)
 	t.s.Send(f)
