@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"slices"
 
 	"golang.org/x/sys/unix"
 
@@ -105,20 +104,8 @@ func newestSchedule(options []byte) []byte {
 	if waiting == nil {
 		return options
 	}
-	var out []byte
-	for rest := options; len(rest) >= unix.SizeofRtAttr; {
-		n := (int(binary.NativeEndian.Uint16(rest)) + 3) &^ 3
-		if n < unix.SizeofRtAttr || n > len(rest) {
-			break
-		}
-		switch binary.NativeEndian.Uint16(rest[2:]) & typeMask {
-		case taprioEntries, taprioBaseTime, taprioCycleTime, taprioExtension, taprioAdmin:
-		default:
-			out = append(out, rest[:n]...)
-		}
-		rest = rest[n:]
-	}
-	return slices.Concat(out, waiting)
+	schedule := []uint16{taprioEntries, taprioBaseTime, taprioCycleTime, taprioExtension, taprioAdmin}
+	return append(without(options, schedule...), waiting...)
 }
 
 // taprioRuns looks for the timer of a schedule, known if the kernel shows the names of timers.

@@ -135,43 +135,76 @@ var classless = []string{
 	"pfifo_head_drop", "pie", "sfq", "skbprio",
 }
 
-// replayable makes up for what a kind writes in another form than it reads: htb its version with the minor part (struct
-// tc_htb_glob), and filters whether a card has taken them over.
+// replayable makes up for what a kind writes in another form than it reads.
 func replayable(o object) object {
 	if o.options == nil {
 		return o
 	}
-	o.options = &attr{o.options.kind, slices.Clone(o.options.data)}
-	if o.kind == "htb" {
-		if glob := find(o.options.data, nl.TCA_HTB_INIT); len(glob) >= 4 {
-			binary.NativeEndian.PutUint32(glob, 3)
+	// The kernel writes options without the mark that they are nested, and some kinds want it.
+	o.options = &attr{o.options.kind | nl.NLA_F_NESTED, slices.Clone(o.options.data)}
+	amend := func(kind uint16, change func(uint32) uint32) {
+		if a := find(o.options.data, kind); len(a) >= 4 {
+			binary.NativeEndian.PutUint32(a, change(binary.NativeEndian.Uint32(a)))
 		}
 	}
-	if kind, ok := filterFlags[o.kind]; ok {
-		if flags := find(o.options.data, kind); len(flags) >= 4 {
-			const inHardware, notInHardware = 1 << 2, 1 << 3 // TCA_CLS_FLAGS_IN_HW, _NOT_IN_HW
-			binary.NativeEndian.PutUint32(flags, binary.NativeEndian.Uint32(flags)&^(inHardware|notInHardware))
+	switch o.kind {
+	case "htb": // the version (struct tc_htb_glob), written with its minor part
+		amend(nl.TCA_HTB_INIT, func(uint32) uint32 { return 3 })
+	case "cake": // a kernel without conntrack refuses to hear that there is no NAT
+		if nat := find(o.options.data, cakeNAT); len(nat) >= 4 && binary.NativeEndian.Uint32(nat) == 0 {
+			o.options.data = without(o.options.data, cakeNAT)
 		}
+	case "codel", "fq_codel": // target, interval and ce_threshold, kept in units of 1024 ns and written rounded down to 1 us
+		for _, kind := range codelTimes[o.kind] {
+			amend(kind, func(us uint32) uint32 { return us + 1 })
+		}
+	}
+	if kind, ok := filterFlags[o.kind]; ok { // whether a card has taken the filter over
+		const inHardware, notInHardware = 1 << 2, 1 << 3 // TCA_CLS_FLAGS_IN_HW, _NOT_IN_HW
+		amend(kind, func(flags uint32) uint32 { return flags &^ (inHardware | notInHardware) })
 	}
 	return o
 }
 
+const cakeNAT = 11 // TCA_CAKE_NAT
+
+// codelTimes are TCA_CODEL_… and TCA_FQ_CODEL_TARGET, _INTERVAL and _CE_THRESHOLD in include/uapi/linux/pkt_sched.h.
+var codelTimes = map[string][]uint16{"codel": {1, 3, 5}, "fq_codel": {1, 3, 7}}
+
 // filterFlags is the attribute with the flags, TCA_…_FLAGS in include/uapi/linux/pkt_cls.h.
 var filterFlags = map[string]uint16{"u32": 11, "flower": 22, "matchall": 3, "bpf": 9}
 
-// find returns the payload of an attribute within options, nil if it is not there.
-func find(options []byte, kind uint16) []byte {
+// each calls fn with every attribute of the options: its type, all of it, and its payload.
+func each(options []byte, fn func(kind uint16, whole, payload []byte)) {
 	for len(options) >= unix.SizeofRtAttr {
 		n := int(binary.NativeEndian.Uint16(options))
 		if n < unix.SizeofRtAttr || n > len(options) {
-			return nil
+			return
 		}
-		if binary.NativeEndian.Uint16(options[2:])&typeMask == kind {
-			return options[unix.SizeofRtAttr:n]
-		}
-		options = options[min((n+3)&^3, len(options)):]
+		end := min((n+3)&^3, len(options))
+		fn(binary.NativeEndian.Uint16(options[2:])&typeMask, options[:end], options[unix.SizeofRtAttr:n])
+		options = options[end:]
 	}
-	return nil
+}
+
+// find returns the payload of an attribute within options, nil if it is not there.
+func find(options []byte, kind uint16) (found []byte) {
+	each(options, func(k uint16, _, payload []byte) {
+		if k == kind && found == nil {
+			found = payload
+		}
+	})
+	return found
+}
+
+// without returns a copy of the options that lacks some attributes.
+func without(options []byte, kinds ...uint16) (rest []byte) {
+	each(options, func(k uint16, whole, _ []byte) {
+		if !slices.Contains(kinds, k) {
+			rest = append(rest, whole...)
+		}
+	})
+	return rest
 }
 
 // fifoLimit is the limit of a fifo in its own unit, ok if the qdisc is one.
