@@ -47,6 +47,7 @@ func New() *nic.Device {
 			HZ:          250,
 		},
 		Rules: nic.Rules{
+			LayOut:      true,
 			Descriptors: descriptors,
 			Moderation:  moderation,
 			Counters:    counters,

@@ -2,6 +2,7 @@ package ixgbe
 
 import (
 	"math"
+	"slices"
 	"testing"
 
 	"nicemu/devices/engine"
@@ -64,4 +65,44 @@ func TestBulkStateSticksAt490(t *testing.T) {
 
 func work(frames, bytes int) nic.Work {
 	return nic.Work{TXFrames: frames, TXPackets: frames, TXBytes: bytes}
+}
+
+// Three full frames posted at 0, fixed moderation of 50 µs, no BQL.
+//
+//	One frame is 8+1514+4+12 = 1538 bytes, 1230.4 ns at 10 Gbit/s. What rounding
+//	leaves over goes to the next frame of the same burst.
+//	frame   starts   medium free   FCS ends (gap 9.6 ns before)   data read (FCS and gap 12.8 ns)
+//	1            0   1230 + 0.4    1221                           1218
+//	2         1230   2460 + 0.8    2451                           2448
+//	3         2460   3691 + 0.2    3682                           3679
+//	The first interrupt comes at once, at 1218, and cleans frame 1. EITR 200
+//	counts 25 units of 2048 ns: the next comes at 1218 + 51200 = 52418 and cleans
+//	the other two; WTHRESH 8 has held them back until then.
+func TestThreeFramesToTheNanosecond(t *testing.T) {
+	d := New()
+	for _, kv := range [][2]string{{"bql", "off"}, {"coalesce.mode", modeFixed}, {"coalesce.rx_usecs", "50"}} {
+		if err := d.Set(kv[0], kv[1]); err != nil {
+			t.Fatal(err)
+		}
+	}
+	r, err := nictest.New(d, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []nic.Stamps
+	r.OnComplete = func(f *nic.Frame) { got = append(got, f.Stamps) }
+	for range 3 {
+		f := r.Frame(0)
+		f.Single(1514)
+		r.Post(f, false)
+	}
+	r.Eng.AdvanceTo(engine.Millisecond)
+	want := []nic.Stamps{
+		{WireStart: 0, WireEnd: 1221, Completed: 1218},
+		{WireStart: 1230, WireEnd: 2451, Completed: 52418},
+		{WireStart: 2460, WireEnd: 3682, Completed: 52418},
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("got  %+v\nwant %+v", got, want)
+	}
 }

@@ -1,0 +1,50 @@
+package generic
+
+import (
+	"slices"
+	"testing"
+
+	"nicemu/devices/engine"
+	"nicemu/devices/nic"
+	"nicemu/devices/nic/nictest"
+)
+
+// A short and a full frame posted at 0 at 1 Gbit/s, with a fetch before each
+// and an interrupt 10 µs after the first cause.
+//
+//	A fetch takes 1000 ns and 200 ns for the one descriptor; one at a time:
+//	        fetched   starts   medium free          FCS ends   data read
+//	A 100   1200      1200     1200 + 124*8 = 2192  2096       2064
+//	B 1514  2400      2400     2400+1538*8 = 14704  14608      14576
+//	A is read at 2064: the interrupt comes at 12064 and cleans A only. B is read
+//	at 14576: the next comes at 24576.
+func TestTwoFramesToTheNanosecond(t *testing.T) {
+	d := New()
+	for _, kv := range [][2]string{
+		{"bql", "off"}, {"coalesce.mode", "delay"}, {"coalesce.rx_usecs", "10"},
+		{"fetch.latency", "1us"}, {"fetch.per_descriptor", "200ns"},
+	} {
+		if err := d.Set(kv[0], kv[1]); err != nil {
+			t.Fatal(err)
+		}
+	}
+	r, err := nictest.New(d, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []nic.Stamps
+	r.OnComplete = func(f *nic.Frame) { got = append(got, f.Stamps) }
+	for _, size := range []int{100, 1514} {
+		f := r.Frame(0)
+		f.Single(size)
+		r.Post(f, false)
+	}
+	r.Eng.AdvanceTo(engine.Millisecond)
+	want := []nic.Stamps{
+		{Fetched: 1200, WireStart: 1200, WireEnd: 2096, Completed: 12064},
+		{Fetched: 2400, WireStart: 2400, WireEnd: 14608, Completed: 24576},
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("got  %+v\nwant %+v", got, want)
+	}
+}
