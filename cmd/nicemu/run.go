@@ -26,7 +26,8 @@ removed again, also after Ctrl-C.
 
 --kernel says where: "host" is this machine's kernel in real time and needs root;
 "lab" is the lab kernel in virtual time, built on first use, and needs no rights;
-"auto" takes the host if it has every qdisc that the scenario names, else the lab.
+"auto" takes the host if it has every qdisc that the scenario names, else the lab;
+"model" has no kernel at all: cards, qdiscs and traffic are models, in virtual time.
 
 Exit status: 0 if all expectations of the scenario hold, 1 for a mistake in the
 command or the file, 2 if the kernel lacks or refuses something, 3 if an
@@ -67,15 +68,19 @@ expectation or a conservation law failed, 130 after Ctrl-C.`,
 	cmd.Flags().StringArrayVar(&set, "set", nil, "set a `key=value` of the scenario, e.g. nic.ring.tx=4096 or link.rate=100mbit")
 	cmd.Flags().StringVar(&duration, "duration", "", "how long workloads run, e.g. 10s (same as --set duration=…)")
 	cmd.Flags().StringVar(&jsonFile, "json", "", "write the result as JSON to `FILE`, - for standard output instead of the table")
-	cmd.Flags().String("kernel", "auto", "where to run: auto, host, lab")
-	cmd.RegisterFlagCompletionFunc("kernel", cobra.FixedCompletions([]string{"auto", "host", "lab"}, cobra.ShellCompDirectiveNoFileComp))
+	cmd.Flags().String("kernel", "auto", "where to run: auto, host, lab, model")
+	cmd.RegisterFlagCompletionFunc("kernel", cobra.FixedCompletions([]string{"auto", "host", "lab", "model"}, cobra.ShellCompDirectiveNoFileComp))
 	cmd.Flags().String("backpressure", "auto", "how qdiscs learn that the card is full: auto, native, gate, lossy")
 	return cmd
 }
 
 // runSomewhere runs s, which job also describes, in the kernel that fits.
 func runSomewhere(cmd *cobra.Command, c *config, s *format.Scenario, job scenarios.LabJob) (*scenarios.Result, error) {
-	k, err := scenarios.ChooseKernel(s, kernel(cmd, c, s), job.Way)
+	want := kernel(cmd, c, s)
+	if want == format.KernelModel {
+		return scenarios.Simulate(cmd.Context(), s, scenarios.Options{Progress: progress(c)})
+	}
+	k, err := scenarios.ChooseKernel(s, want, job.Way)
 	if err != nil {
 		return nil, err
 	}

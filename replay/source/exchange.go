@@ -25,7 +25,11 @@ type Exchange struct {
 	Segmented         bool
 	Priority          uint32
 	Interval          engine.Time
-	Warmup            engine.Time // round trips are recorded from then on
+	// Turnaround is the mean time that the server takes to answer, exponential:
+	// the wake-up of its process. Without any, exchanges keep step with
+	// whatever they wait behind.
+	Turnaround engine.Time
+	Warmup     engine.Time // round trips are recorded from then on
 
 	// Latency is the round trip times, in nanoseconds, from handing over the
 	// request to the arrival of the last byte of the response.
@@ -104,6 +108,11 @@ func (x *Exchange) send(way, payload int, seq uint64) {
 	}
 }
 
+// turnaround draws the time that the server takes for one answer.
+func (x *Exchange) turnaround() engine.Time {
+	return engine.Time(x.eng.Rand().ExpFloat64() * float64(x.Turnaround))
+}
+
 func (x *Exchange) record(sent engine.Time) {
 	if sent-x.begin >= x.Warmup {
 		x.Latency.RecordValue(min(max(1, int64(x.eng.Now()-sent)), x.Latency.HighestTrackableValue()))
@@ -121,6 +130,7 @@ type Transactions struct {
 	sent   engine.Time
 	due    engine.Time
 	next   engine.Timer
+	answer engine.Timer
 	coming int // bytes of the message under way that have not arrived
 	again  [2]int
 	rto    [2]engine.Timer
@@ -131,6 +141,7 @@ func (t *Transactions) Start() {
 	t.start(t.arrived, t.lost)
 	t.due = t.begin
 	t.eng.Init(&t.next, t.ask)
+	t.eng.Init(&t.answer, t.respond)
 	for way := range t.rto {
 		t.eng.Init(&t.rto[way], func() {
 			bytes := t.again[way]
@@ -144,7 +155,7 @@ func (t *Transactions) Start() {
 // Stop ends it; the transaction under way does not count.
 func (t *Transactions) Stop() {
 	t.stopped = true
-	for _, timer := range []*engine.Timer{&t.next, &t.rto[request], &t.rto[response]} {
+	for _, timer := range []*engine.Timer{&t.next, &t.answer, &t.rto[request], &t.rto[response]} {
 		t.eng.Cancel(timer)
 	}
 }
@@ -162,6 +173,11 @@ func (t *Transactions) ask() {
 	t.send(request, t.Request, t.seq)
 }
 
+func (t *Transactions) respond() {
+	t.coming = t.Response
+	t.send(response, t.Response, t.seq)
+}
+
 func (t *Transactions) lost(way int, f *nic.Frame) {
 	if t.stopped {
 		return
@@ -175,8 +191,7 @@ func (t *Transactions) arrived(way int, f *nic.Frame) {
 		return
 	}
 	if way == request {
-		t.coming = t.Response
-		t.send(response, t.Response, t.seq)
+		t.eng.After(&t.answer, t.turnaround())
 		return
 	}
 	t.record(t.sent)

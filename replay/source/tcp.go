@@ -126,6 +126,9 @@ func (t *TCP) Stop() {
 // Share gives flow i another share of the link, bytes of payload a second, from
 // its next packet on.
 func (t *TCP) Share(i int, rate float64) {
+	if t.Rates[i] = rate; t.flows == nil {
+		return // not started
+	}
 	fl := &t.flows[i]
 	below := rate * float64(t.Pacing) / float64(engine.Second) * fl.spread
 	fl.skb = max(2, min(t.MaxSkb, int(below))/t.MSS) * t.MSS

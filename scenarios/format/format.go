@@ -134,3 +134,9 @@ func (n *NIC) setDefaults() {
 }
 
 func (e *Expectation) setDefaults() { e.Op = Equal }
+
+// Fault is an error about the value at a path, such as nic[0].tc[1], with its
+// place in the file: for whoever runs the scenario and cannot do what it says.
+func (s *Scenario) Fault(path, problem, expected string) error {
+	return Errors{s.errorAt(path, &fault{problem, expected, ""})}
+}

@@ -31,6 +31,7 @@ type Runner struct {
 type Result struct {
 	Kind        format.Kind `json:"kind"`
 	GoodputBPS  *float64    `json:"goodput_bps,omitempty"` // payload received, mean over the run
+	PPS         *float64    `json:"pps,omitempty"`         // packets of the wire received, a second; models only
 	Retransmits *int64      `json:"retransmits,omitempty"` // TCP segments
 	Lost        *int64      `json:"lost,omitempty"`        // UDP datagrams, or echo requests without reply
 	LatencyNS   *Latency    `json:"latency_ns,omitempty"`
