@@ -281,15 +281,14 @@ func TestGoldenDocument(t *testing.T) {
 	o.Files = []string{file(t, "capture", capturetest.TSO())}
 	o.Qdisc.kind, o.SeriesInterval = fqCodel, 20*units.Microsecond
 	w := play(t, o)
-	named := func(s string) string { return strings.ReplaceAll(s, o.Files[0], "tso.pcap") }
-	golden(t, "document.json", named(w.json))
+	golden(t, "document.json", strings.ReplaceAll(w.json, o.Files[0], "tso.pcap"))
 	golden(t, "series.csv", w.series)
-	w.result.Wall = 0.25
+	w.result.Wall, w.result.Cases[0].Replay.Captures[0].File = 0.25, "tso.pcap"
 	var table bytes.Buffer
 	if err := w.result.WriteTable(&table); err != nil {
 		t.Fatal(err)
 	}
-	golden(t, "table.txt", named(table.String()))
+	golden(t, "table.txt", table.String())
 	o.Device, o.SeriesJSON = device(t, "igb", "ring.tx=128"), true
 	golden(t, "series.json", play(t, o).series)
 }

@@ -17,7 +17,7 @@ type Link struct {
 	credit  int64       // bytes of opportunities not yet used
 	from    int64       // opportunities from here on are not in credit
 	claim   *nic.Frame  // the frame that takes all opportunities...
-	due     engine.Time // ...until then
+	due     engine.Time // ...and may leave then
 }
 
 // NewLink returns an idle link that follows t.
@@ -56,8 +56,8 @@ func (p *port) Eligible(t engine.Time, f *nic.Frame, bytes int) (bool, engine.Ti
 	l.credit += l.trace.Count(l.from, int64(t)+1) * OpportunityBytes
 	l.from = max(l.from, int64(t)+1)
 	p.cost = cost(f, bytes)
-	if l.claim != nil && l.claim != f && t < l.due {
-		return false, l.due
+	if l.claim != nil && l.claim != f && t <= l.due {
+		return false, l.due + 1 // unless something else holds the claimant back even then
 	}
 	if l.credit >= p.cost {
 		return true, 0

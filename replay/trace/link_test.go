@@ -1,0 +1,175 @@
+package trace
+
+import (
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
+
+	"nicemu/devices"
+	"nicemu/devices/engine"
+	"nicemu/devices/nic"
+	"nicemu/devices/nic/nictest"
+)
+
+// start is when a frame began to leave the card, by the length of the frame.
+type start struct {
+	At    engine.Time
+	Bytes int
+}
+
+// rig is a card without BQL whose link is a trace, fast enough that frames take no time to speak of.
+func rig(t interface{ Fatal(...any) }, text string, queues string) (*nictest.Rig, *[]start) {
+	tr, err := Parse(strings.NewReader(text), "x")
+	if err != nil {
+		t.Fatal(err)
+	}
+	d, err := devices.New("generic")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for key, value := range map[string]string{"bql": "off", "link.rate": "1tbit", "ring.tx": "4096", "queues": queues, "arbitration": "strict"} {
+		if err := d.Set(key, value); err != nil {
+			t.Fatal(err)
+		}
+	}
+	NewLink(tr).Attach(d)
+	r, err := nictest.New(d, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	starts := &[]start{}
+	r.OnWire = func(f *nic.Frame, _ engine.Time) { *starts = append(*starts, start{f.WireStart, f.Len}) }
+	return r, starts
+}
+
+func post(r *nictest.Rig, queue, bytes int) {
+	f := r.Frame(queue)
+	f.Single(bytes)
+	r.Post(f, false)
+}
+
+// mmLink is LinkQueue of mahimahi's src/packet/link_queue.cc for packets that are all there from the start: the millisecond in which each leaves.
+func mmLink(opportunities []int64, packets []int) (left []int64) {
+	next, base := 0, int64(0)
+	inTransit, i := 0, 0
+	for i < len(packets) {
+		now := base + opportunities[next]
+		if next++; next == len(opportunities) {
+			next = 0
+			base += opportunities[len(opportunities)-1]
+		}
+		for room := OpportunityBytes; room > 0 && i < len(packets); {
+			if inTransit == 0 {
+				inTransit = packets[i] - ethernetHeader + PacketOverhead
+			}
+			take := min(room, inTransit)
+			room -= take
+			if inTransit -= take; inTransit == 0 {
+				left = append(left, now)
+				i++
+			}
+		}
+	}
+	return left
+}
+
+// A queue that is never empty leaves in the milliseconds in which it leaves mm-link.
+func TestABusyLinkDeliversWhenMahimahiDoes(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		var text strings.Builder
+		var opportunities []int64
+		at := int64(0)
+		for range rapid.IntRange(1, 8).Draw(t, "lines") {
+			at += rapid.Int64Range(0, 3).Draw(t, "step")
+			opportunities = append(opportunities, at)
+			text.WriteString(strconv.FormatInt(at, 10) + "\n")
+		}
+		if at == 0 {
+			opportunities = append(opportunities, 1)
+			text.WriteString("1\n")
+		}
+		r, starts := rig(t, text.String(), "1")
+		var packets []int
+		for range rapid.IntRange(1, 100).Draw(t, "packets") {
+			packets = append(packets, rapid.IntRange(60, 1514).Draw(t, "bytes"))
+			post(r, 0, packets[len(packets)-1])
+		}
+		r.Eng.AdvanceTo(1000 * engine.Second)
+		left := mmLink(opportunities, packets)
+		if len(*starts) != len(left) {
+			t.Fatalf("%d of %d frames left", len(*starts), len(left))
+		}
+		for i, s := range *starts {
+			if int64(s.At)/ms != left[i] {
+				t.Fatalf("frame %d of %d bytes left at %d ns, mahimahi's in millisecond %d", i, s.Bytes, s.At, left[i])
+			}
+		}
+	})
+}
+
+func TestOpportunitiesThatFindNothingAreLost(t *testing.T) {
+	r, starts := rig(t, "1\n", "1")
+	r.Eng.AdvanceTo(100*engine.Millisecond + 1)
+	for range 3 {
+		post(r, 0, 1514)
+	}
+	r.Eng.AdvanceTo(105*engine.Millisecond + 1)
+	post(r, 0, 60)
+	post(r, 0, 60)
+	r.Eng.AdvanceTo(engine.Second)
+	want := []start{{101e6, 1514}, {102e6, 1514}, {103e6, 1514}, {106e6, 60}, {106e6, 60}} // both of one opportunity
+	if d := cmp.Diff(want, *starts); d != "" {
+		t.Error(d)
+	}
+}
+
+// While a frame waits for several opportunities, one of a queue that the card prefers does not take them away.
+func TestAWaitingFrameIsNotOvertaken(t *testing.T) {
+	r, starts := rig(t, "1\n", "2")
+	f := r.Frame(1)
+	f.GSO(54+4*1460, 54, 1460) // four packets of 1504 bytes
+	r.Post(f, false)
+	r.Eng.AdvanceTo(engine.Millisecond + 1)
+	post(r, 0, 60)
+	r.Eng.AdvanceTo(engine.Second)
+	if d := cmp.Diff([]start{{4e6, 54 + 4*1460}, {5e6, 60}}, *starts); d != "" {
+		t.Error(d)
+	}
+}
+
+func TestTheCardsLawsHoldOnATrace(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		r, starts := rig(t, "1\n1\n4\n", "3")
+		for range rapid.IntRange(1, 200).Draw(t, "steps") {
+			if rapid.Bool().Draw(t, "post") {
+				post(r, rapid.IntRange(0, 2).Draw(t, "queue"), rapid.IntRange(60, 9000).Draw(t, "bytes"))
+			} else {
+				r.Eng.AdvanceTo(r.Eng.Now() + engine.Time(rapid.Int64Range(0, 3e6).Draw(t, "wait")))
+			}
+			if r.Err != nil {
+				t.Fatal(r.Err)
+			}
+			if err := r.NIC.Audit(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		r.Eng.AdvanceTo(r.Eng.Now() + 10*engine.Second)
+		if s := r.NIC.Stats(); s.Queued.Frames != 0 || int(s.Sent.Frames) != len(*starts) {
+			t.Fatalf("%d frames queued, %d sent", s.Queued.Frames, s.Sent.Frames)
+		}
+	})
+}
+
+func BenchmarkLink(b *testing.B) {
+	r, _ := rig(b, strings.Repeat("1\n", 80), "1") // 960 Mbit/s
+	r.OnWire = nil
+	r.Saturate(1514)
+	b.ReportAllocs()
+	b.ResetTimer()
+	for end := r.Completed + uint64(b.N); r.Completed < end; {
+		r.Eng.Step()
+	}
+}
