@@ -57,6 +57,9 @@ func TestSegmentsAreTheFramesThatWouldBeSentOneByOne(t *testing.T) {
 			from := i * mss
 			share := payload[min(from, len(payload)):min(from+mss, len(payload))]
 			want := expected(stack, share, from, i, i == len(got)-1)
+			if at := f.L4 + 6; f.Proto == 17 && want[at] == 0 && want[at+1] == 0 {
+				want[at], want[at+1] = 0xff, 0xff // RFC 768: a computed 0 is sent as all ones; gopacket sends it as 0
+			}
 			if want = want[:min(len(want), f.HeaderLen+len(share))]; !bytes.Equal(seg.data, want) || seg.wire != len(want) {
 				t.Fatalf("segment %d of %d:\n got %x\nwant %x", i, len(got), seg.data, want)
 			}
