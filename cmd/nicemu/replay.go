@@ -1,0 +1,198 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"nicemu/devices"
+	"nicemu/devices/units"
+	"nicemu/replay"
+	"nicemu/replay/trace"
+)
+
+// replayFlags are the flags that say more than a field of the options.
+type replayFlags struct {
+	replay.Options
+	set                                            []string
+	linkTrace, jsonFile, logFile, wireFile, series string
+}
+
+func replayCommand() *cobra.Command {
+	f := &replayFlags{}
+	cmd := &cobra.Command{
+		Use:   "replay FILE...",
+		Short: "Send captures through a card model in virtual time and see what it does to every frame",
+		Long: `Send captures through a card model in virtual time: when each frame left the
+wire, how long it waited where, what BQL and the rings did, what was dropped and
+why. Captures are pcap or pcapng, also in gzip; - is standard input. Several are
+merged by time, as mergecap does, or feed one queue each.
+
+Frames keep the capture's times, counted from the first packet so that nothing
+drifts, unless --speed, --rate, --pps or --top-speed says otherwise. Packets
+that were captured above a card that segments (larger than the MTU) are sent as
+GSO frames, or cut before the card with --offload segment.
+
+--log writes one line for each event, as mahimahi does: + enqueued, - left, with
+all times of the frame in ns, d dropped, with the reason. --write has what left
+the wire as pcapng, one interface for each queue. The same command writes the
+same bytes every time.
+
+Exit status: 0, 1 for a mistake in the command or a capture (what came before it
+is replayed), 3 if frames or bytes got lost in the books, 130 after Ctrl-C.`,
+		Example: `  nicemu replay trace.pcap --device i210
+  nicemu replay trace.pcap --device ixgbe --speed 10x --qdisc fq_codel --log trace.log
+  nicemu replay a.pcapng b.pcapng --per-queue --device i210 --set qav=on
+  nicemu replay tsn.pcap --device i210 --set qav=on --set queue0.txtime=on --queue-by pcp --launch-time
+  nicemu replay trace.pcap --device generic --top-speed --write wire.pcapng --json -`,
+		Args: cobra.MinimumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error { return f.run(cmd, args) },
+	}
+	fl := cmd.Flags()
+	fl.StringVar(&f.Name, "device", "generic", "card `model`; nicemu devices lists them")
+	fl.StringArrayVar(&f.set, "set", nil, "set a `knob=value` of the card, e.g. ring.tx=512 or link.rate=100mbit")
+	fl.TextVar(&f.Schedule.Speed, "speed", f.Schedule.Speed, "divide the capture's times by a `factor`, e.g. 2x or 0.5x")
+	fl.TextVar(&f.Schedule.Rate, "rate", f.Schedule.Rate, "space frames to make a `rate`, e.g. 100mbit (bits of frames, without preamble, FCS and gap)")
+	fl.Int64Var(&f.Schedule.PPS, "pps", 0, "space frames evenly, so many `packets` a second")
+	fl.BoolVar(&f.Schedule.TopSpeed, "top-speed", false, "as fast as the card takes them")
+	cmd.MarkFlagsMutuallyExclusive("speed", "rate", "pps", "top-speed")
+	fl.IntVar(&f.Loop, "loop", 1, "play the whole `N` times; a round starts the mean gap behind the last packet of the one before")
+	fl.TextVar(&f.From, "from", f.From, "start at a `time`: a duration from the first packet, e.g. 1500ms, or e.g. 2026-01-01T12:00:00Z")
+	fl.TextVar(&f.To, "to", f.To, "end before a `time`, like --from")
+	fl.BoolVar(&f.PerQueue, "per-queue", false, "the first file feeds queue 0, the second queue 1, ..., each from its own first packet")
+	fl.TextVar(&f.Queues.By, "queue-by", f.Queues.By, "choose the queue by `key`: hash, pcp, dscp, interface (of the capture), or fixed:N")
+	fl.TextVar(&f.Queues.Map, "queue-map", f.Queues.Map, "which `key:queue,...` goes where, e.g. 46:0,34:1,*:3; without * the rest goes to the last queue")
+	cmd.MarkFlagsMutuallyExclusive("per-queue", "queue-by")
+	fl.TextVar(&f.Launch.Queues, "launch-time", f.Launch.Queues, "the capture's times are launch times (SO_TXTIME), on `queues` 0,1,... or on all that have them")
+	fl.Lookup("launch-time").NoOptDefVal = "all"
+	fl.TextVar(&f.Launch.Delta, "launch-delta", 500*units.Microsecond, "hand frames over so long before their launch `time` (etf's delta)")
+	fl.TextVar(&f.Offload, "offload", f.Offload, "what becomes of GSO packets: `keep` them for the card to segment, or segment them before it (default keep if the card has TSO)")
+	fl.IntVar(&f.MSS, "mss", 0, "payload `bytes` of a segment (default what fits the MTU)")
+	fl.IntVar(&f.MTU, "mtu", 1500, "larger packets are taken for GSO, `bytes` of the network layer")
+	fl.TextVar(&f.Qdisc, "qdisc", f.Qdisc, "`model` of a qdisc before each queue: none (senders wait), fifo[:packets], fq_codel")
+	fl.StringVar(&f.linkTrace, "link-trace", "", "a wire that carries what a rate trace in mahimahi's format allows, from `FILE`")
+	fl.Uint64Var(&f.Seed, "seed", 1, "seed of all randomness")
+	fl.StringVar(&f.jsonFile, "json", "", "write the result as JSON to `FILE`, - for standard output instead of the table")
+	fl.StringVar(&f.logFile, "log", "", "write one line for each event to `FILE`")
+	fl.StringVar(&f.wireFile, "write", "", "write what left the wire to `FILE`, pcapng")
+	fl.StringVar(&f.series, "series", "", "write what queues, rings and BQL held over time to `FILE`, CSV, or JSON if it ends in .json")
+	fl.TextVar(&f.SeriesInterval, "series-interval", units.Millisecond, "`time` between samples")
+	return cmd
+}
+
+func (f *replayFlags) run(cmd *cobra.Command, files []string) (err error) {
+	c, err := loadConfig(cmd)
+	if err != nil {
+		return err
+	}
+	o := &f.Options
+	o.Files = files
+	if o.Device, err = devices.New(o.Name); err != nil {
+		return err
+	}
+	for _, s := range f.set {
+		key, value, ok := strings.Cut(s, "=")
+		if !ok {
+			return fmt.Errorf("--set %q: expected knob=value", s)
+		}
+		if err := o.Device.Set(strings.TrimSpace(key), value); err != nil {
+			return err
+		}
+	}
+	if f.linkTrace != "" {
+		if o.Link, err = trace.Open(f.linkTrace); err != nil {
+			return err
+		}
+		for _, warning := range o.Link.Warnings() {
+			fmt.Fprintf(cmd.ErrOrStderr(), "nicemu: warning: %v\n", warning)
+		}
+	}
+	p := progress(c)
+	o.Progress = slowly(func(now replay.Progress) {
+		p.Step(fmt.Sprintf("%d frames, %.3f s of virtual time", now.Frames, float64(now.Virtual)/1e9))
+	})
+	out := &outputs{inputs: files}
+	o.Log, o.Wire, o.Series = out.create(f.logFile), out.create(f.wireFile), out.create(f.series)
+	o.SeriesJSON = filepath.Ext(f.series) == ".json"
+	if out.err != nil {
+		return out.close(out.err)
+	}
+	r, err := replay.Run(cmd.Context(), *o)
+	p.Done()
+	if err = out.close(err); r == nil {
+		return err
+	}
+	return errors.Join(reportReplay(cmd, r, f.jsonFile), err)
+}
+
+// reportReplay writes the result as asked for and turns its verdict into the exit status.
+func reportReplay(cmd *cobra.Command, r *replay.Result, jsonFile string) error {
+	if jsonFile != "-" {
+		if err := r.WriteTable(cmd.OutOrStdout()); err != nil {
+			return err
+		}
+	}
+	if jsonFile != "" {
+		if err := writeFile(cmd.OutOrStdout(), jsonFile, r.WriteJSON); err != nil {
+			return err
+		}
+	}
+	if r.Verdict == replay.VerdictFailed {
+		return errReported
+	}
+	return nil
+}
+
+// slowly passes on a call after the first second, and then four times a second.
+func slowly(show func(replay.Progress)) func(replay.Progress) {
+	next := time.Now().Add(time.Second)
+	return func(p replay.Progress) {
+		if now := time.Now(); now.After(next) {
+			next = now.Add(time.Second / 4)
+			show(p)
+		}
+	}
+}
+
+// outputs are the files that a replay writes while it runs.
+type outputs struct {
+	inputs []string
+	files  []*os.File
+	err    error
+}
+
+// create opens a file, nil for no name. It does not overwrite a capture that is to be read.
+func (o *outputs) create(name string) io.Writer {
+	if name == "" || o.err != nil {
+		return nil
+	}
+	if old, err := os.Stat(name); err == nil {
+		for _, input := range o.inputs {
+			if in, err := os.Stat(input); err == nil && os.SameFile(old, in) && in.Mode().IsRegular() {
+				o.err = fmt.Errorf("%s is the capture to replay: write to another file", name)
+				return nil
+			}
+		}
+	}
+	f, err := os.Create(name)
+	if err != nil {
+		o.err = err
+		return nil
+	}
+	o.files = append(o.files, f)
+	return f
+}
+
+// close closes all files; err is what went wrong before, if anything.
+func (o *outputs) close(err error) error {
+	for _, f := range o.files {
+		err = errors.Join(err, f.Close())
+	}
+	return err
+}
