@@ -80,7 +80,8 @@ type Card struct {
 type cardQueue struct {
 	frames, bytes uint64     // read so far, bytes as skb->len
 	held          *nic.Frame // read, and refused by the ring: posted first after the wake-up
-	idle          bool       // the last read found nothing
+	polled        bool       // the kernel said that there is something to read
+	missed        uint64     // passed when a read found nothing
 	largest       tracker    // wire bytes of a packet in the qdisc, lately
 	descriptors   tracker    // descriptors of a frame, lately
 }
@@ -122,10 +123,15 @@ func (c *Card) read() {
 	}
 }
 
-// open reports whether queue q may post and may have something to post.
+// open reports whether queue q may post and may have something to post. The
+// books spare most reads that would find nothing.
 func (c *Card) open(q int) bool {
-	drv, stack := c.nic.XOFF(q)
-	return !drv && !stack && !c.queues[q].idle
+	if drv, stack := c.nic.XOFF(q); drv || stack {
+		return false
+	}
+	k := &c.queues[q]
+	_, passed := c.port.Passed(q)
+	return k.held != nil || k.polled || passed != k.frames && passed != k.missed
 }
 
 func (c *Card) next(q int) *nic.Frame {
@@ -134,13 +140,15 @@ func (c *Card) next(q int) *nic.Frame {
 		k.held = nil
 		return f
 	}
+	k.polled = false
+	_, passed := c.port.Passed(q)
 	n, err := c.port.Read(q, c.loop.frames.scratch)
 	if err != nil {
 		c.loop.fail(fmt.Errorf("%s: read queue %d: %w", c.name, q, err))
 		return nil
 	}
 	if n == 0 {
-		k.idle = true
+		k.missed = passed // lost in a full ring, or not in it yet
 		return nil
 	}
 	f := c.loop.frames.take(n)
@@ -215,7 +223,7 @@ func (c *Card) wanted(fds []unix.PollFd) int {
 func (c *Card) woken(fds []unix.PollFd) {
 	for q := range c.queues {
 		if fds[q].Revents != 0 {
-			c.queues[q].idle = false
+			c.queues[q].polled = true
 		}
 	}
 	if fds[len(c.queues)].Revents != 0 {
@@ -225,8 +233,8 @@ func (c *Card) woken(fds []unix.PollFd) {
 	}
 }
 
-// Wake implements [nic.Host]: what waits in the TAP may be read.
-func (c *Card) Wake(q int) { c.queues[q].idle = false }
+// Wake implements [nic.Host]. The next turn of the loop finds the queue open.
+func (c *Card) Wake(int) {}
 
 // Complete implements [nic.Host].
 func (c *Card) Complete(f *nic.Frame) { c.loop.frames.release(f) }

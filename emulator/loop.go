@@ -68,8 +68,16 @@ type waiter interface {
 }
 
 // NewLoop makes an empty loop; seed drives what is random in models and links.
-func NewLoop(seed uint64) (*Loop, error) {
-	w, err := newPoller()
+func NewLoop(seed uint64) (*Loop, error) { return newPolledLoop(seed, false) }
+
+// NewVirtualLoop makes a loop for a kernel whose time is virtual: processor work
+// takes none, so the clock need not be read twice in a turn, and each system call
+// is dear. The loop's thread keeps a processor of the Go scheduler to itself, so
+// GOMAXPROCS must be at least 2, and a garbage collection waits until it wakes.
+func NewVirtualLoop(seed uint64) (*Loop, error) { return newPolledLoop(seed, true) }
+
+func newPolledLoop(seed uint64, virtual bool) (*Loop, error) {
+	w, err := newPoller(virtual)
 	if err != nil {
 		return nil, err
 	}

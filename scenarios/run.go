@@ -36,6 +36,7 @@ func Run(ctx context.Context, s *format.Scenario, o Options) (*Result, error) {
 	if err != nil {
 		return nil, err
 	}
+	o.Way = way
 	start := time.Now()
 	r := &Result{
 		Schema: 1, Scenario: s.Name, Seed: s.Seed, Verdict: VerdictOK, Reasons: []string{},
@@ -60,7 +61,7 @@ func Run(ctx context.Context, s *format.Scenario, o Options) (*Result, error) {
 	points := s.Cases()
 	for i := range points {
 		o.Progress.Case(i, len(points), points[i].String())
-		c, err := runCase(ctx, &points[i], way, r, o.Progress)
+		c, err := runCase(ctx, &points[i], &o, r)
 		if err != nil {
 			if title := points[i].String(); title != "" {
 				err = fmt.Errorf("case %s: %w", title, err)
@@ -94,9 +95,9 @@ func measureCeiling(ctx context.Context, way emulator.Way) (*Ceiling, error) {
 
 // runCase builds the case, lets its workloads run, reads everything off and
 // takes it down again.
-func runCase(ctx context.Context, p *format.Case, way emulator.Way, r *Result, progress *Progress) (c *Case, err error) {
+func runCase(ctx context.Context, p *format.Case, o *Options, r *Result) (c *Case, err error) {
 	s := p.Scenario
-	t, err := build(ctx, s, way)
+	t, err := build(ctx, s, o)
 	if err != nil {
 		return nil, err
 	}
@@ -115,7 +116,7 @@ func runCase(ctx context.Context, p *format.Case, way emulator.Way, r *Result, p
 	if err := t.loop.Do(func() { t.startTraces(s) }); err != nil {
 		return nil, errors.Join(err, t.halt())
 	}
-	c.Workloads, err = t.runWorkloads(work, s, progress)
+	c.Workloads, err = t.runWorkloads(work, s, o.Progress)
 	c.VirtualS = time.Since(began).Seconds()
 	queues, sampleErr := samples.finish()
 	if err = errors.Join(err, sampleErr); err != nil {
@@ -128,7 +129,7 @@ func runCase(ctx context.Context, p *format.Case, way emulator.Way, r *Result, p
 		return nil, err
 	}
 	for _, k := range t.cards {
-		n, err := k.result(way)
+		n, err := k.result(o.Way)
 		if err != nil {
 			return nil, err
 		}

@@ -34,7 +34,7 @@ type card struct {
 }
 
 // build makes everything and starts the live loop. On an error nothing is left.
-func build(ctx context.Context, s *format.Scenario, way emulator.Way) (t *topology, err error) {
+func build(ctx context.Context, s *format.Scenario, o *Options) (t *topology, err error) {
 	t = &topology{ns: map[string]*netns.NS{}, stop: func() {}, done: make(chan struct{})}
 	close(t.done)
 	defer func() {
@@ -51,11 +51,15 @@ func build(ctx context.Context, s *format.Scenario, way emulator.Way) (t *topolo
 		}
 		t.ns[n.Name] = ns
 	}
-	if t.loop, err = emulator.NewLoop(uint64(s.Seed)); err != nil {
+	newLoop := emulator.NewLoop
+	if o.Virtual {
+		newLoop = emulator.NewVirtualLoop
+	}
+	if t.loop, err = newLoop(uint64(s.Seed)); err != nil {
 		return t, err
 	}
 	for i := range s.NICs {
-		if err := t.addCard(ctx, &s.NICs[i], way); err != nil {
+		if err := t.addCard(ctx, &s.NICs[i], o.Way); err != nil {
 			return t, fmt.Errorf("nic %s: %w", s.NICs[i].ID(), err)
 		}
 	}
