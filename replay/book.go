@@ -16,7 +16,7 @@ type book struct {
 	under   uint64 // of them, neither freed nor dropped
 
 	first, last engine.Time // first frame offered, last bit on the wire
-	progress    engine.Time // when a frame was last freed or dropped
+	progress    engine.Time // when a frame was last offered, freed or dropped
 	disorder    string      // the first broken order
 
 	cardDrops map[string]nic.Count // the card's own, live
@@ -25,6 +25,7 @@ type book struct {
 
 type queueBook struct {
 	offered, sent nic.Count
+	refused       nic.Count   // longer than any MTU of the card: not given to the stack
 	posted        engine.Time // of the frame that left last
 	seq           uint64      // of the frame that left last
 }
@@ -40,7 +41,8 @@ func newBook(n *nic.NIC) *book {
 
 func one(f *nic.Frame) nic.Count { return nic.Count{Frames: 1, Bytes: uint64(f.Wire())} }
 
-func (b *book) offer(f *nic.Frame) {
+func (b *book) offer(f *nic.Frame, now engine.Time) {
+	b.progress = now
 	q := &b.queues[f.Queue]
 	if b.offers++; b.offers == 1 {
 		b.first = f.Enqueued
@@ -78,6 +80,15 @@ func (b *book) drop(f *nic.Frame, reason string, now engine.Time) {
 	b.under--
 	b.progress = now
 	b.dropped[reason] = b.dropped[reason].Plus(one(f))
+}
+
+// tooLong is why the stack does not take a frame: packet sockets answer EMSGSIZE.
+const tooLong = "over_max_mtu"
+
+func (b *book) refuse(f *nic.Frame, now engine.Time) {
+	q := &b.queues[f.Queue]
+	q.refused = q.refused.Plus(one(f))
+	b.drop(f, tooLong, now)
 }
 
 func (b *book) offered() (sum nic.Count) {
@@ -121,8 +132,8 @@ func (b *book) audit(s *stack.Stack, streamed uint64) (violations []string) {
 		say("the card has sent %v, on the wire were %v", got, b.sent())
 	}
 	for q := range b.queues {
-		if got := s.Offered(q); got != b.queues[q].offered {
-			say("queue %d: the stack was offered %v, the captures hold %v", q, got, b.queues[q].offered)
+		if got := s.Offered(q).Plus(b.queues[q].refused); got != b.queues[q].offered {
+			say("queue %d: the stack was offered %v, refused ones included, the captures hold %v", q, got, b.queues[q].offered)
 		}
 	}
 	if n := b.offered().Frames; n != streamed {

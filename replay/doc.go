@@ -11,6 +11,6 @@
 //	result     the document and the table                                       (result.go, report.go, table.go)
 //
 // It follows tcpreplay in its schedules and mergecap in merging. It leaves out: the sender's own core time and jitter (frames are handed over at
-// the very nanosecond), padding of frames below 60 bytes, checksum offload of frames that fit the MTU, and gso_max_size. Live replay shares
-// everything up to the stream.
+// the very nanosecond), padding of frames below 60 bytes, and checksum offload of frames that fit the MTU. The kernel segments in software after
+// the qdisc; here that comes before it. Live replay shares everything up to the stream.
 package replay

@@ -10,6 +10,7 @@ import (
 	"pgregory.net/rapid"
 
 	"nicemu/devices"
+	"nicemu/devices/nic"
 	"nicemu/devices/units"
 	"nicemu/replay/capture"
 	"nicemu/replay/capture/capturetest"
@@ -242,7 +243,9 @@ func TestWhatLeavesIsWhatWasRead(t *testing.T) {
 				}
 			}
 		}
-		for _, p := range packets(t, w.wire) {
+		written := packets(t, w.wire)
+		oneAtATime(t, written, o.Device.Config.Link)
+		for _, p := range written {
 			left := want[p.Interface]
 			if len(left) == 0 || left[0].WireLen != p.WireLen || !bytes.Equal(left[0].Data, p.Data) {
 				t.Fatalf("queue %d: packet of %d bytes written at %d, expected one of %v", p.Interface, p.WireLen, p.Time, left)
@@ -255,6 +258,18 @@ func TestWhatLeavesIsWhatWasRead(t *testing.T) {
 			}
 		}
 	})
+}
+
+// oneAtATime: a packet starts when the one before it is over.
+func oneAtATime(t fataler, list []capture.Packet, l nic.Link) {
+	t.Helper()
+	for i := 1; i < len(list); i++ {
+		before := list[i-1]
+		takes := int64(before.WireLen+l.Preamble+l.FCS+l.Gap) * 8 * 1e9 / int64(l.Rate)
+		if list[i].Time < before.Time+takes-1 { // rounded down
+			t.Fatalf("packet %d of %d bytes starts at %d and takes %d ns, the next one starts at %d", i-1, before.WireLen, before.Time, takes, list[i].Time)
+		}
+	}
 }
 
 func fieldsOf(frame []byte) *capture.Fields {

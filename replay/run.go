@@ -18,7 +18,7 @@ import (
 // Options say what is replayed through what, and what is written down.
 type Options struct {
 	StreamOptions
-	Device *nic.Device // adjusted, not built
+	Device *nic.Device // adjusted, not built; Run uses it up
 	Name   string      // of the device as the user has it; empty = Device.Name
 	Qdisc  Qdisc
 	Launch Launch
@@ -43,7 +43,7 @@ type Progress struct {
 const (
 	defaultInterval = units.Millisecond
 
-	// patience is how long nothing may leave the card, beyond the time of the
+	// patience is how long nothing may come or go, beyond the time of the
 	// largest frame on the wire, until what is queued is given up.
 	patience    = 60 * engine.Second
 	largest     = 256 << 10 // bytes of a frame, at most
@@ -202,15 +202,27 @@ func (r *run) offer(f *nic.Frame, due engine.Time) {
 	if r.o.Schedule.TopSpeed {
 		f.Enqueued = r.eng.Now()
 	}
-	r.book.offer(f)
+	r.book.offer(f, r.eng.Now())
 	if r.log != nil {
 		r.log.enqueued(f)
 	}
 	if r.series != nil {
 		r.series.wake()
 	}
+	if r.tooLong(f) {
+		r.book.refuse(f, r.eng.Now())
+		if r.log != nil {
+			r.log.dropped(f, tooLong, r.eng.Now())
+		}
+		r.feed.stream.Recycle(f)
+		r.stack.Pool.Put(f)
+		return
+	}
 	r.stack.Send(f)
 }
+
+// tooLong reports whether a frame is longer than the card's largest MTU allows, with two VLAN tags.
+func (r *run) tooLong(f *nic.Frame) bool { return f.Segs == 1 && f.Len > r.o.Device.MaxMTU+14+2*4 }
 
 // left sees a frame on the wire.
 func (r *run) left(f *nic.Frame, end engine.Time) {

@@ -16,6 +16,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"nicemu/devices"
 	"nicemu/devices/units"
 	"nicemu/replay/capture"
 	"nicemu/replay/capture/capturetest"
@@ -39,6 +40,39 @@ func TestCapturesCutAnywhere(t *testing.T) {
 			if w.err != nil && w.result != nil && (w.result.Verdict != VerdictDegraded || !strings.Contains(w.result.Reasons[0], "what came before it was replayed")) {
 				t.Fatalf("%d bytes: %s %v", n, w.result.Verdict, w.result.Reasons)
 			}
+		}
+	}
+}
+
+// 60 bytes of a packet that says it had as many as a capture may say.
+func TestThePacketThatClaimsMost(t *testing.T) {
+	frame := capturetest.TCP(60)
+	frame[16], frame[17] = 0, 0
+	f := capturetest.Pcap(le, capturetest.Nano, 0, 1).Record(1, 0, 16<<20, frame).Record(1, 1, 64, capturetest.UDP(64))
+	for _, name := range devices.Names() {
+		for _, offload := range []Offload{"", Segment} {
+			o := Options{Device: device(t, name)}
+			o.Files, o.Offload = []string{file(t, "most", f.B)}, offload
+			w := play(t, o)
+			if card := w.result.card(); w.err != nil || card.Queued != 0 || card.Sent != card.Offered || card.SentBytes < 16<<20 {
+				t.Errorf("%s: %v, sent %d of %d, dropped %v, queued %d", name, w.err, card.Sent, card.Offered, card.Dropped, card.Queued)
+			}
+		}
+	}
+}
+
+// What nothing can segment and no MTU of the card allows does not come to the card.
+func TestAFrameOverTheLargestMTUIsRefused(t *testing.T) {
+	for _, name := range devices.Names() {
+		o := Options{Device: device(t, name)}
+		limit := o.Device.MaxMTU + 14 + 8
+		arp := make([]byte, 60)
+		arp[12], arp[13] = 0x08, 0x06
+		f := capturetest.Pcap(le, capturetest.Nano, 0, 1).Record(1, 0, limit+1, arp).Record(1, 1, 16<<20, arp)
+		o.Files = []string{file(t, "long", f.B)}
+		w := play(t, o)
+		if card := w.result.card(); card.Dropped["over_max_mtu"] != 2 || card.DroppedBytes["over_max_mtu"] != uint64(limit+1+16<<20) {
+			t.Errorf("%s: dropped %v %v", name, card.Dropped, card.DroppedBytes)
 		}
 	}
 }

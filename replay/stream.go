@@ -23,9 +23,12 @@ type Offload string
 
 // What to do with GSO packets.
 const (
-	Keep    Offload = "keep"    // one GSO frame, which the card segments
+	Keep    Offload = "keep"    // one GSO frame, which the card segments; segments if it is longer than the kernel gives to cards
 	Segment Offload = "segment" // segments, as the kernel makes for a card that does not
 )
+
+// gsoMaxSize is what a card takes at once (GSO_LEGACY_MAX_SIZE, the default of gso_max_size; BIG TCP makes larger ones where it has been raised).
+const gsoMaxSize = 65536
 
 // UnmarshalText reads "keep" or "segment".
 func (o *Offload) UnmarshalText(text []byte) error {
@@ -154,7 +157,7 @@ func (s *Stream) cut(f *nic.Frame, p *capture.Packet) ([]byte, bool) {
 		s.stats.Unsegmentable++
 		return nil, false
 	}
-	if s.o.Offload == Segment {
+	if s.o.Offload == Segment || p.WireLen >= gsoMaxSize {
 		if n > 1 {
 			s.stats.Segmented++
 		}
