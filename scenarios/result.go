@@ -40,6 +40,13 @@ type Kernel struct {
 	Reason  string `json:"reason"`
 }
 
+func (k Kernel) String() string {
+	if k.Release == "" {
+		return "no kernel"
+	}
+	return k.Mode + " kernel " + k.Release
+}
+
 // Laws counts the audits of all cards and lists what they found.
 type Laws struct {
 	Checked    int      `json:"checked"`
@@ -56,6 +63,7 @@ type Case struct {
 	LatenessNs   Percentiles                 `json:"lateness_ns"`
 	HostCeiling  *Ceiling                    `json:"host_ceiling,omitempty"`
 	Expectations []Expectation               `json:"expectations"`
+	Setup        *CardSetup                  `json:"setup,omitempty"` // simulate only
 
 	title    string // the swept values, for people
 	degraded bool   // the host could not keep up
@@ -79,8 +87,11 @@ type NIC struct {
 	GateRescues       uint64            `json:"gate_rescues"`
 	BelowQdiscDropped uint64            `json:"below_qdisc_dropped"`
 	Interrupts        uint64            `json:"interrupts"`
-	SentPackets       uint64            `json:"sent_packets,omitempty"` // models only: segments of GSO frames counted one by one
-	LegsNs            []Leg             `json:"legs_ns,omitempty"`      // models only
+	SentPackets       uint64            `json:"sent_packets,omitempty"`   // models only: segments of GSO frames counted one by one
+	ThroughputBPS     float64           `json:"throughput_bps,omitempty"` // simulate only: sent after the warm-up
+	PPS               float64           `json:"pps,omitempty"`            // simulate only: wire packets after the warm-up
+	CPUBusyNs         int64             `json:"cpu_busy_ns,omitempty"`    // simulate only: core time spent
+	LegsNs            []Leg             `json:"legs_ns,omitempty"`        // models only
 	Queues            []NICQueue        `json:"queues"`
 	Counters          map[string]uint64 `json:"counters"`
 }

@@ -23,7 +23,7 @@ import (
 func Simulate(ctx context.Context, s *format.Scenario, o Options) (*Result, error) {
 	r := &Result{
 		Schema: 1, Scenario: s.Name, Seed: s.Seed, Verdict: VerdictOK, Reasons: []string{},
-		Kernel: Kernel{Mode: string(format.KernelModel), Reason: "asked for: models of cards, qdiscs and traffic"},
+		Kernel: Kernel{Mode: string(format.KernelModel), Reason: "asked for; cards, qdiscs and traffic are models"},
 		Clock:  "virtual", Backpressure: "none", Laws: Laws{Violations: []string{}},
 	}
 	points := s.Cases()
@@ -76,6 +76,7 @@ func (r *Result) take(run *modelRun) {
 // eachCase runs do for 0 to n-1 on as many cores as there are, each on an engine
 // of its own, and returns the error of the lowest number.
 func eachCase(ctx context.Context, n int, p *Progress, do func(i int) error) error {
+	p.Step(fmt.Sprintf("0 of %d cases", n))
 	defer p.Done()
 	errs := make([]error, n)
 	next := make(chan int)

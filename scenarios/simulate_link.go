@@ -37,6 +37,11 @@ func (m *model) connect(l *format.Link) {
 		m.eng.Init(&k.arrive, k.arrives)
 		k.from.peer, k.from.out = k.to, k
 		k.from.stack.OnWire(k.transmit)
+		k.to.stack.OnComplete(func(f *nic.Frame) {
+			if k.from.own(f) {
+				k.from.lost(f) // its page had to serve the receiving ring
+			}
+		})
 	}
 	if l.Rate > 0 {
 		m.setRate(l, l.Rate)

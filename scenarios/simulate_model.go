@@ -29,6 +29,7 @@ type modelCard struct {
 	device  *nic.Device
 	stack   *stack.Stack
 	legs    *stack.Legs
+	flows   uint32    // see own
 	backlog []backlog // of each queue's qdisc, seen while the workloads run
 	sample  engine.Timer
 
@@ -80,10 +81,23 @@ func (m *model) newCard(i int) (*modelCard, error) {
 	if c.stack, err = stack.New(m.eng, nic.NewCPU(m.eng), d, func(q int) qdisc.Qdisc { return root[q]() }); err != nil {
 		return nil, m.s.Fault(path, err.Error(), "")
 	}
-	c.stack.OnComplete(c.legs.Sent)
+	c.flows = uint32(i)
+	c.stack.Flows(i << flowBits)
+	c.stack.OnComplete(func(f *nic.Frame) {
+		if c.own(f) {
+			c.legs.Sent(f)
+		}
+	})
 	m.eng.Init(&c.sample, c.look)
 	return c, nil
 }
+
+// flowBits is how many flow numbers each card has to itself: a receiver's driver
+// may free a frame too.
+const flowBits = 20
+
+// own reports whether the card has sent f.
+func (c *modelCard) own(f *nic.Frame) bool { return (f.Flow-1)>>flowBits == c.flows }
 
 func (m *model) card(id string) *modelCard {
 	for _, c := range m.cards {

@@ -9,6 +9,7 @@ import (
 	"text/tabwriter"
 	"time"
 
+	"nicemu/scenarios/format"
 	"nicemu/scenarios/workload"
 )
 
@@ -18,7 +19,7 @@ const maxColumns = 6
 // WriteTable shows the result to people: one column a case, then what was
 // expected and the verdict.
 func (r *Result) WriteTable(w io.Writer) error {
-	fmt.Fprintf(w, "%s   %s kernel %s, %s clock, back-pressure %s, seed %d\n", r.Scenario, r.Kernel.Mode, r.Kernel.Release, r.Clock, r.Backpressure, r.Seed)
+	fmt.Fprintf(w, "%s   %s, %s clock, back-pressure %s, seed %d\n", r.Scenario, r.Kernel, r.Clock, r.Backpressure, r.Seed)
 	fmt.Fprintf(w, "%s kernel: %s\n", r.Kernel.Mode, r.Kernel.Reason)
 	for cases := range slices.Chunk(r.Cases, maxColumns) {
 		fmt.Fprintln(w)
@@ -243,10 +244,27 @@ func (r *Result) writeExpectations(w io.Writer) error {
 			if !x.OK {
 				verdict = "FAILED"
 			}
-			fmt.Fprintf(tw, "%s\t%s\t%.4g %s\t%s %.4g %s\t%s\n", x.Name, c.title, x.Value, x.Unit, x.Op, x.Expected, x.Unit, verdict)
+			claim := x.Op + " " + formatIn(x.Unit, x.Expected)
+			if x.Tolerance > 0 {
+				claim += fmt.Sprintf(" ± %.4g %%", 100*x.Tolerance)
+			}
+			fmt.Fprintf(tw, "%s\t%s\t%s\t%s\t%s\n", x.Name, c.title, formatIn(x.Unit, x.Value), claim, verdict)
 		}
 	}
 	return tw.Flush()
+}
+
+// formatIn writes a number that is in a base unit of results.
+func formatIn(unit string, v float64) string {
+	switch format.Unit(unit) {
+	case format.NS:
+		return formatNs(int64(v))
+	case format.BPS:
+		return formatRate(v)
+	case format.Bytes:
+		return formatBytes(v)
+	}
+	return fmt.Sprintf("%.4g", v)
 }
 
 func formatDrops(dropped map[string]uint64) string {

@@ -104,6 +104,7 @@ real card.
 		runCommand(),
 		reproduceCommand(),
 		replayCommand(),
+		simulateCommand(),
 		scenariosCommand(),
 		devicesCommand(),
 		labCommand(),

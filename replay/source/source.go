@@ -11,7 +11,11 @@
 // until it is stopped.
 package source
 
-import "nicemu/devices/engine"
+import (
+	"math/bits"
+
+	"nicemu/devices/engine"
+)
 
 // Bytes around a payload.
 const (
@@ -28,6 +32,7 @@ const (
 
 // every is the k-th multiple of a period of num/den nanoseconds, without drift.
 func every(k uint64, num, den int64) engine.Time {
-	whole := num / den
-	return engine.Time(int64(k)*whole + int64(k)*(num%den)/den)
+	hi, lo := bits.Mul64(k, uint64(num%den))
+	rest, _ := bits.Div64(hi, lo, uint64(den))
+	return engine.Time(int64(k)*(num/den) + int64(rest))
 }
