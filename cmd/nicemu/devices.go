@@ -1,10 +1,15 @@
 package main
 
 import (
+	"bufio"
 	"fmt"
+	"os"
+	"strings"
 	"text/tabwriter"
+	"unicode/utf8"
 
 	"github.com/spf13/cobra"
+	"golang.org/x/sys/unix"
 
 	"nicemu/devices"
 	"nicemu/devices/nic"
@@ -51,19 +56,68 @@ func devicesCommand() *cobra.Command {
 	return cmd
 }
 
+// writeKnobs shows each knob with its value and what is legal, and below them
+// what it means and where the value comes from, within the terminal's width.
 func writeKnobs(cmd *cobra.Command, d *nic.Device) error {
-	out := cmd.OutOrStdout()
-	fmt.Fprintf(out, "%s: %s\n\n", d.Name, d.Summary)
-	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(w, "KNOB\tVALUE\tLEGAL\tMEANING\tSOURCE")
+	keys, values := len("KNOB"), len("VALUE")
 	for _, k := range d.Knobs() {
-		source := k.Source
+		keys, values = max(keys, len(k.Key)), max(values, len(k.Value()))
+	}
+	width := terminalWidth(os.Stdout)
+	w := bufio.NewWriter(cmd.OutOrStdout())
+	// A column of what is legal that is narrower reads badly: rather too wide.
+	legal := max(24, width-keys-values-4)
+	line := func(key, value, text string) { fmt.Fprintf(w, "%-*s  %-*s  %s\n", keys, key, values, value, text) }
+	for _, text := range wrap(d.Name+": "+d.Summary, width) {
+		fmt.Fprintln(w, text)
+	}
+	fmt.Fprintln(w)
+	line("KNOB", "VALUE", "LEGAL")
+	for _, k := range d.Knobs() {
+		key, value := k.Key, k.Value()
+		for _, text := range wrap(k.Legal(), legal) {
+			line(key, value, text)
+			key, value = "", ""
+		}
+		source := "source: " + k.Source
 		if k.Fitted {
 			source += " (fitted)"
 		}
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\n", k.Key, k.Value(), k.Legal(), k.Doc, source)
+		for _, note := range []string{k.Doc, source} {
+			for _, text := range wrap(note, max(40, width-4)) {
+				fmt.Fprintf(w, "    %s\n", text)
+			}
+		}
 	}
 	return w.Flush()
+}
+
+// wrap breaks text between words into lines of at most width characters; a
+// longer word has a line to itself.
+func wrap(text string, width int) []string {
+	var lines []string
+	line, length := "", 0
+	for _, word := range strings.Fields(text) {
+		n := utf8.RuneCountInString(word)
+		if line != "" && length+1+n > width {
+			lines = append(lines, line)
+			line, length = "", 0
+		}
+		if line != "" {
+			line, length = line+" ", length+1
+		}
+		line, length = line+word, length+n
+	}
+	return append(lines, line)
+}
+
+// terminalWidth is the columns of a terminal; 100 for a file or a pipe.
+func terminalWidth(f *os.File) int {
+	size, err := unix.IoctlGetWinsize(int(f.Fd()), unix.TIOCGWINSZ)
+	if err != nil || size.Col == 0 {
+		return 100
+	}
+	return int(size.Col)
 }
 
 func writeDevicesJSON(cmd *cobra.Command, list []*nic.Device) error {
