@@ -29,7 +29,9 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
+	"runtime/debug"
 	"sync"
+	"sync/atomic"
 
 	"nicemu/devices/engine"
 
@@ -50,9 +52,10 @@ type Loop struct {
 	lateness *hdrhistogram.Histogram
 	err      error // the first failure of a port; ends the run
 
-	mu    sync.Mutex
-	calls []func() // from other goroutines, see Do
-	done  chan struct{}
+	mu     sync.Mutex
+	calls  []func()    // from other goroutines, see Do
+	called atomic.Bool // there are some: spares the loop the lock
+	done   chan struct{}
 }
 
 // waiter is the loop's clock and its sleep.
@@ -106,6 +109,7 @@ func (l *Loop) Run(ctx context.Context) error {
 	if err := preciseTimers(); err != nil {
 		return err
 	}
+	defer holdGC()()
 	fds := l.descriptors()
 	l.origin = l.waiter.Now()
 	for ctx.Err() == nil && l.err == nil {
@@ -121,6 +125,20 @@ func (l *Loop) Run(ctx context.Context) error {
 	}
 	l.runCalls()
 	return l.err
+}
+
+// liveHeap is the heap in bytes up to which a live run collects no garbage.
+const liveHeap = 2 << 30
+
+// holdGC puts garbage collection off. To collect, the runtime stops all threads
+// and waits for the last of them; on a busy host that one may wait for a core
+// itself, and the loop with it. A run makes little garbage.
+func holdGC() (resume func()) {
+	percent, limit := debug.SetGCPercent(-1), debug.SetMemoryLimit(liveHeap)
+	return func() {
+		debug.SetGCPercent(percent)
+		debug.SetMemoryLimit(limit)
+	}
 }
 
 // advance runs every timer that is due, at its own time, and measures how late.
@@ -178,6 +196,7 @@ func (l *Loop) Do(fn func()) error {
 	ran := make(chan struct{})
 	l.mu.Lock()
 	l.calls = append(l.calls, func() { fn(); close(ran) })
+	l.called.Store(true)
 	l.mu.Unlock()
 	l.waiter.Interrupt()
 	select {
@@ -194,9 +213,13 @@ func (l *Loop) Do(fn func()) error {
 }
 
 func (l *Loop) runCalls() {
+	if !l.called.Load() {
+		return
+	}
 	l.mu.Lock()
 	calls := l.calls
 	l.calls = nil
+	l.called.Store(false)
 	l.mu.Unlock()
 	for _, fn := range calls {
 		fn()

@@ -90,6 +90,25 @@ func TestADegradedCaseProvesNothing(t *testing.T) {
 	}
 }
 
+func TestAFailureInADegradedCaseIsNoVerdict(t *testing.T) {
+	s, err := format.Parse("two.toml", []byte(twoCases), FormatOptions())
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := &Result{Verdict: VerdictOK}
+	points := s.Cases()
+	for range points {
+		r.Cases = append(r.Cases, &Case{NICs: map[string]*NIC{"a/eth0.5": {Sent: 9, Dropped: map[string]uint64{}}}})
+	}
+	r.degrade(r.Cases[0], "too slow") // the case that the other is compared with
+	if err := evaluate(s, points, r); err != nil {
+		t.Fatal(err)
+	}
+	if r.Verdict != VerdictDegraded || len(r.Reasons) != 2 || !strings.Contains(r.Reasons[1], "not judged") {
+		t.Errorf("%s %q", r.Verdict, r.Reasons)
+	}
+}
+
 func TestAMetricThatIsNotThereIsAnError(t *testing.T) {
 	c := &Case{NICs: map[string]*NIC{"a/eth0": {Queues: []NICQueue{{Limit: 7}}}}}
 	if v, err := metric(c, "nics.a/eth0.queues.0.limit"); err != nil || v != 7 {

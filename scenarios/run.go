@@ -26,8 +26,8 @@ type Options struct {
 }
 
 // lateLimit is the 99th percentile of timer lateness above which the host
-// counts as too slow: one jiffy of the finest common kernel.
-const lateLimit = time.Millisecond
+// counts as too slow: half a millisecond, some 40 full frames at 1 Gbit/s.
+const lateLimit = 500 * time.Microsecond
 
 // Run carries out every case of s in the kernel that we are in. A result
 // comes with an error only if the error is the context's.
