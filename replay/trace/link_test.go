@@ -126,6 +126,23 @@ func TestOpportunitiesThatFindNothingAreLost(t *testing.T) {
 	}
 }
 
+// What one frame leaves of a millisecond's opportunities does not help one that comes later.
+func TestOpportunitiesDoNotAddUp(t *testing.T) {
+	r, starts := rig(t, "1\n1\n1\n", "1")
+	for _, at := range []engine.Time{500_000, 1_500_000, 7_500_000} {
+		r.Eng.AdvanceTo(at)
+		post(r, 0, 60)
+	}
+	for range 4 {
+		post(r, 0, 1514)
+	}
+	r.Eng.AdvanceTo(engine.Second)
+	want := []start{{1e6, 60}, {2e6, 60}, {8e6, 60}, {8e6, 1514}, {8e6 + 12, 1514}, {9e6, 1514}, {9e6 + 12, 1514}} // 1538 bytes at 1 Tbit/s
+	if d := cmp.Diff(want, *starts); d != "" {
+		t.Error(d)
+	}
+}
+
 // While a frame waits for several opportunities, one of a queue that the card prefers does not take them away.
 func TestAWaitingFrameIsNotOvertaken(t *testing.T) {
 	r, starts := rig(t, "1\n", "2")
