@@ -44,9 +44,9 @@ type tcModel struct {
 	queues []func() qdisc.Qdisc
 }
 
-func (t *tcModel) fill(make func() qdisc.Qdisc) {
+func (t *tcModel) fill(build func() qdisc.Qdisc) {
 	for q := range t.queues {
-		t.queues[q] = make
+		t.queues[q] = build
 	}
 }
 
@@ -129,18 +129,18 @@ func (t *tcModel) graft(place int, kind []string) error {
 		t.fill(pfifoFast)
 		return nil
 	}
-	make, err := qdisc.ParseTC(kind)
+	build, err := qdisc.ParseTC(kind)
 	if err != nil {
 		return err
 	}
 	if place != rootPlace {
-		t.queues[place] = make
+		t.queues[place] = build
 		return nil
 	}
 	if len(t.queues) > 1 {
 		return fmt.Errorf("as the root of %d transmit queues %s would be one for all, of which there is no model: expected `root handle 1: mq` and `parent 1:N %s` for each, or queues = 1", len(t.queues), kind[0], kind[0])
 	}
 	t.root = kind[0]
-	t.fill(make)
+	t.fill(build)
 	return nil
 }

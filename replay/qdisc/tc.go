@@ -56,6 +56,9 @@ func ParseTC(words []string) (func() Qdisc, error) {
 			"ecn": nil, "noecn": nil,
 		})
 		c.NoECN = slices.Contains(o.words, "noecn")
+		if c.Quantum != 0 {
+			c.Quantum = max(256, c.Quantum) // fq_codel_change
+		}
 		return func() Qdisc { return NewFQCodel(c) }, err
 	}
 	return nil, &UnknownKindError{o.kind}

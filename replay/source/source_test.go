@@ -11,9 +11,9 @@ import (
 	"nicemu/replay/stack"
 )
 
-func build(t testing.TB, device string, root func(q int) qdisc.Qdisc, knobs ...string) *stack.Stack {
+func device(t testing.TB, name string, knobs ...string) *nic.Device {
 	t.Helper()
-	d, err := devices.New(device)
+	d, err := devices.New(name)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -22,8 +22,13 @@ func build(t testing.TB, device string, root func(q int) qdisc.Qdisc, knobs ...s
 			t.Fatal(err)
 		}
 	}
+	return d
+}
+
+func build(t testing.TB, name string, root func(q int) qdisc.Qdisc, knobs ...string) *stack.Stack {
+	t.Helper()
 	e := engine.New(1)
-	s, err := stack.New(e, nic.NewCPU(e), d, root)
+	s, err := stack.New(e, nic.NewCPU(e), device(t, name, knobs...), root)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -112,6 +117,83 @@ func TestTheTalkerHandsOverAheadOfEachLaunchTime(t *testing.T) {
 	audit(t, s)
 }
 
+// A datagram of 1448 costs its socket 2258 bytes, so that 95 fill the buffer of
+// 212992; half is free when 47 are left.
+func TestUDPSleepsWhileItsSendBufferIsFull(t *testing.T) {
+	s := build(t, "generic", pfifo)
+	u := &UDP{Rate: 2_000_000_000, SendBuffer: SendBuffer}
+	u.Start(s)
+	most, asleep := 0, 0
+	s.OnComplete(func(*nic.Frame) {
+		most = max(most, u.below/truesizeOf(1490))
+		if u.asleep {
+			asleep++
+		}
+	})
+	s.Eng.AdvanceTo(engine.Second)
+	if most > 95 || asleep == 0 {
+		t.Errorf("%d datagrams below the socket, asleep at %d completions", most, asleep)
+	}
+	if d := s.Dropped()[qdisc.Overlimit].Frames; d != 0 {
+		t.Errorf("%d dropped in the qdisc", d)
+	}
+	if got, want := float64(s.NIC.Stats().Sent.Frames), 1e9/8/1514; math.Abs(got/want-1) > 0.001 {
+		t.Errorf("%.0f sent, want %.0f", got, want)
+	}
+	u.Stop()
+	sent := u.Sent()
+	s.Eng.AdvanceTo(2 * engine.Second)
+	if u.Sent() != sent || u.below != 0 || s.NIC.Stats().Queued.Frames != 0 {
+		t.Errorf("after its end: %d more sent, %d bytes below it", u.Sent()-sent, u.below)
+	}
+	audit(t, s)
+}
+
+func truesizeOf(n int) int {
+	f := &nic.Frame{}
+	f.Single(n)
+	return truesize(f)
+}
+
+// Frames that the driver drops at once, here since they exceed DTXMXPKTSZ, must
+// not stop time.
+func TestSourcesOutliveADriverThatDropsEverything(t *testing.T) {
+	knobs := []string{"qav", "on", "dtxmxpktsz", "1024"}
+	for name, start := range map[string]func(*stack.Stack){
+		"pktgen": (&Pktgen{Bytes: 1514}).Start,
+		"udp":    (&UDP{Rate: 1_000_000_000, SendBuffer: SendBuffer}).Start,
+		"bulk":   (&Bulk{Payload: 1448}).Start,
+		"tcp":    (&TCP{Queues: []int{0}, Rates: []float64{125e6}, Pacing: engine.Millisecond}).Start,
+		"talker": (&Talker{Bytes: 1514, Cycle: engine.Millisecond}).Start,
+		"rr":     (&Requests{Bytes: 1514}).Start,
+	} {
+		s := build(t, "igb", pfifo, knobs...)
+		start(s)
+		s.Eng.AdvanceTo(engine.Second)
+		if n := s.NIC.Stats().Dropped["oversize"].Frames; n == 0 || s.NIC.Stats().Sent.Frames != 0 {
+			t.Errorf("%s: %d dropped, %v sent", name, n, s.NIC.Stats().Sent)
+		}
+		audit(t, s)
+	}
+}
+
+func TestArrivalsAreDeliveredOrLost(t *testing.T) {
+	s := build(t, "generic", pfifo, "cpu.receive", "20us", "cpu.copy", "1us", "ring.rx", "64")
+	lost := uint64(0)
+	a := &Arrivals{Bytes: 1514, Rate: 900_000_000, Lost: func(*nic.Frame) { lost++ }}
+	a.Start(s)
+	s.Eng.AdvanceTo(engine.Second)
+	st := s.NIC.Stats()
+	if st.Arrived.Frames != a.k-1 || lost != st.RXDropped.Frames || lost == 0 {
+		t.Errorf("%d came, %v arrived, %d lost, %v dropped", a.k-1, st.Arrived, lost, st.RXDropped)
+	}
+	// The core does 50,000 a second and nothing else: copying comes behind.
+	if n := st.Delivered.Frames; n < 45_000 || n > 50_001 {
+		t.Errorf("%d delivered", n)
+	}
+	audit(t, s)
+}
+
 func TestBulkFillsTheLink(t *testing.T) {
 	s := build(t, "generic", fqCodel)
 	b := &Bulk{Payload: 45 * MSS}
@@ -146,6 +228,58 @@ func TestTCPKeepsItsLimitBelowItself(t *testing.T) {
 	if want := 5 * 45 * MSS; most != want {
 		t.Errorf("%d bytes below, want %d", most, want)
 	}
+	if got, want := float64(tcp.Total())*8, 1e9*1448/1538; math.Abs(got/want-1) > 0.01 {
+		t.Errorf("%.0f bit/s, want %.0f", got, want)
+	}
+	audit(t, s)
+}
+
+// A flow that the qdisc drops from waits for its next completion, and when it
+// has nothing left below itself for the time-out.
+func TestTCPLivesUnderAQdiscWithoutRoom(t *testing.T) {
+	s := build(t, "generic", func(int) qdisc.Qdisc { return qdisc.NewPFIFO(1) })
+	tcp := &TCP{Queues: []int{0, 0, 0, 0}, Rates: []float64{3e7, 3e7, 3e7, 3e7}, Pacing: 2 * engine.Millisecond}
+	tcp.Start(s)
+	s.Eng.AdvanceTo(5 * engine.Second)
+	if got, most := float64(tcp.Total())*8/5, 1e9*1448/1538; got < most/2 || got > most {
+		t.Errorf("%.0f bit/s of %.0f", got, most)
+	}
+	// A flow that the others lock out tries again five times a second.
+	if n := s.Dropped()[qdisc.Overlimit].Frames; n < 25 {
+		t.Errorf("%d dropped", n)
+	}
+	audit(t, s)
+}
+
+func TestTCPSendsWhatItsProgramWrites(t *testing.T) {
+	s := build(t, "generic", pfifo)
+	tcp := &TCP{Queues: []int{0, 0}, Rates: []float64{3e6, 3e6}, Pacing: 2 * engine.Millisecond, Limit: 10_000_000}
+	tcp.Start(s)
+	s.Eng.AdvanceTo(10 * engine.Second)
+	// Blocks of 128 KB; the last one may be on its way.
+	if got, want := float64(tcp.Total()), 2*10*10e6/8; math.Abs(got-want) > 3*(128<<10) {
+		t.Errorf("%.0f bytes in 10 s, want %.0f", got, want)
+	}
+	tcp.Stop()
+	s.Eng.AdvanceTo(11 * engine.Second)
+	before := tcp.Total()
+	s.Eng.AdvanceTo(12 * engine.Second)
+	if tcp.Total() != before || s.NIC.Stats().Queued.Frames != 0 {
+		t.Errorf("%d bytes after its end", tcp.Total()-before)
+	}
+	audit(t, s)
+}
+
+func TestTCPWithoutTSOSendsSegments(t *testing.T) {
+	s := build(t, "tsnep", pfifo)
+	tcp := &TCP{Queues: []int{0}, Rates: []float64{117e6}, Pacing: 2 * engine.Millisecond, Segmented: true}
+	s.OnWire(func(f *nic.Frame, _ engine.Time) {
+		if f.Segs != 1 || f.Len > 1514 {
+			t.Fatalf("a frame of %d bytes in %d segments", f.Len, f.Segs)
+		}
+	})
+	tcp.Start(s)
+	s.Eng.AdvanceTo(engine.Second)
 	if got, want := float64(tcp.Total())*8, 1e9*1448/1538; math.Abs(got/want-1) > 0.01 {
 		t.Errorf("%.0f bit/s, want %.0f", got, want)
 	}

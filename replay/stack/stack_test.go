@@ -273,3 +273,27 @@ func ExampleStack() {
 	// Output:
 	// last bit at 12208 ns
 }
+
+func TestLegsAddUpToTheDeparture(t *testing.T) {
+	s := mustBuild(t, "igb", pfifo, "qav", "on")
+	legs := NewLegs()
+	s.OnComplete(legs.Sent)
+	for range 200 {
+		s.sendSingle(3, 1000)
+	}
+	s.Eng.AdvanceTo(engine.Second)
+	sum := 0.0
+	all := legs.All()
+	for _, l := range all {
+		if l.Hist.TotalCount() != 200 {
+			t.Errorf("%s: %d frames", l.Name, l.Hist.TotalCount())
+		}
+		switch l.Name {
+		case "qdisc_wait", "ring_wait", "buffer_wait", "serialization":
+			sum += l.Hist.Mean()
+		}
+	}
+	if got := all[len(all)-1].Hist.Mean(); got < sum*0.999 || got > sum*1.001 || got == 0 {
+		t.Errorf("departure after %.0f ns, its parts make %.0f", got, sum)
+	}
+}
