@@ -151,6 +151,9 @@ func (r *run) card(all *queueLegs) *NIC {
 		LegsNs:     all.results(),
 		Counters:   map[string]uint64{},
 	}
+	for i := range c.LegsNs {
+		c.LegsNs[i].Distribution = all.hist[i].distribution()
+	}
 	for reason, count := range r.book.dropped {
 		c.drop(reason, count)
 	}

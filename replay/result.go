@@ -132,7 +132,7 @@ type NIC struct {
 	QueuedBytes       uint64            `json:"queued_bytes"`
 	BelowQdiscDropped uint64            `json:"below_qdisc_dropped"`
 	Interrupts        uint64            `json:"interrupts"`
-	LegsNs            []Leg             `json:"legs_ns"` // of all queues
+	LegsNs            []Leg             `json:"legs_ns"` // of all queues, with distributions
 	Queues            []NICQueue        `json:"queues"`
 	Counters          map[string]uint64 `json:"counters"`
 }
@@ -158,6 +158,14 @@ type Leg struct {
 	From string `json:"from"`
 	To   string `json:"to"`
 	Percentiles
+	Distribution []Quantile `json:"distribution,omitempty"`
+}
+
+// Quantile is a step of a distribution: so many frames took at most so long. Steps halve the distance to 100 %.
+type Quantile struct {
+	Percentile float64 `json:"percentile"`
+	Ns         int64   `json:"ns"`
+	Count      int64   `json:"count"`
 }
 
 // QdiscStats are the counters of one queue's qdisc, in tc's spelling.
@@ -190,7 +198,18 @@ func (h *histogram) percentiles() Percentiles {
 func (l *queueLegs) results() []Leg {
 	list := make([]Leg, len(legs))
 	for i, leg := range legs {
-		list[i] = Leg{leg.name, leg.from, leg.to, l.hist[i].percentiles()}
+		list[i] = Leg{Name: leg.name, From: leg.from, To: leg.to, Percentiles: l.hist[i].percentiles()}
+	}
+	return list
+}
+
+// distribution is the whole histogram, in few steps.
+func (h *histogram) distribution() (list []Quantile) {
+	if h.TotalCount() == 0 {
+		return nil
+	}
+	for _, b := range h.CumulativeDistribution() {
+		list = append(list, Quantile{b.Quantile, min(b.ValueAt, int64(h.max)), b.Count})
 	}
 	return list
 }

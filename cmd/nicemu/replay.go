@@ -59,6 +59,7 @@ is replayed), 3 if frames or bytes got lost in the books, 130 after Ctrl-C.`,
 	fl.StringArrayVar(&f.set, "set", nil, "set a `knob=value` of the card, e.g. ring.tx=512 or link.rate=100mbit")
 	fl.TextVar(&f.Schedule.Speed, "speed", f.Schedule.Speed, "divide the capture's times by a `factor`, e.g. 2x or 0.5x")
 	fl.TextVar(&f.Schedule.Rate, "rate", f.Schedule.Rate, "space frames to make a `rate`, e.g. 100mbit (bits of frames, without preamble, FCS and gap)")
+	fl.Lookup("rate").DefValue = ""
 	fl.Int64Var(&f.Schedule.PPS, "pps", 0, "space frames evenly, so many `packets` a second")
 	fl.BoolVar(&f.Schedule.TopSpeed, "top-speed", false, "as fast as the card takes them")
 	cmd.MarkFlagsMutuallyExclusive("speed", "rate", "pps", "top-speed")
@@ -72,7 +73,7 @@ is replayed), 3 if frames or bytes got lost in the books, 130 after Ctrl-C.`,
 	fl.TextVar(&f.Launch.Queues, "launch-time", f.Launch.Queues, "the capture's times are launch times (SO_TXTIME), on `queues` 0,1,... or on all that have them")
 	fl.Lookup("launch-time").NoOptDefVal = "all"
 	fl.TextVar(&f.Launch.Delta, "launch-delta", 500*units.Microsecond, "hand frames over so long before their launch `time` (etf's delta)")
-	fl.TextVar(&f.Offload, "offload", f.Offload, "what becomes of GSO packets: `keep` them for the card to segment, or segment them before it (default keep if the card has TSO)")
+	fl.TextVar(&f.Offload, "offload", f.Offload, "what becomes of GSO packets: `keep|segment`, by the card or before it (default keep if the card has TSO)")
 	fl.IntVar(&f.MSS, "mss", 0, "payload `bytes` of a segment (default what fits the MTU)")
 	fl.IntVar(&f.MTU, "mtu", 1500, "larger packets are taken for GSO, `bytes` of the network layer")
 	fl.TextVar(&f.Qdisc, "qdisc", f.Qdisc, "`model` of a qdisc before each queue: none (senders wait), fifo[:packets], fq_codel")
@@ -83,6 +84,13 @@ is replayed), 3 if frames or bytes got lost in the books, 130 after Ctrl-C.`,
 	fl.StringVar(&f.wireFile, "write", "", "write what left the wire to `FILE`, pcapng")
 	fl.StringVar(&f.series, "series", "", "write what queues, rings and BQL held over time to `FILE`, CSV, or JSON if it ends in .json")
 	fl.TextVar(&f.SeriesInterval, "series-interval", units.Millisecond, "`time` between samples")
+	completions := map[string][]string{
+		"device": devices.Names(), "queue-by": {"hash", "pcp", "dscp", "interface", "fixed:"},
+		"offload": {"keep", "segment"}, "qdisc": {"none", "fifo", "fq_codel"},
+	}
+	for name, words := range completions {
+		cmd.RegisterFlagCompletionFunc(name, cobra.FixedCompletions(words, cobra.ShellCompDirectiveNoFileComp))
+	}
 	return cmd
 }
 
@@ -90,6 +98,11 @@ func (f *replayFlags) run(cmd *cobra.Command, files []string) (err error) {
 	c, err := loadConfig(cmd)
 	if err != nil {
 		return err
+	}
+	for _, name := range []string{"rate", "pps", "loop"} {
+		if v := cmd.Flags().Lookup(name); v.Changed && strings.HasPrefix(v.Value.String(), "0") {
+			return fmt.Errorf("--%s %s: expected more than 0", name, v.Value)
+		}
 	}
 	o := &f.Options
 	o.Files = files
