@@ -5,11 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 
 	"nicemu/devices"
 	"nicemu/devices/engine"
 	"nicemu/devices/nic"
+	"nicemu/devices/units"
 	"nicemu/emulator"
 	"nicemu/emulator/netns"
 	"nicemu/emulator/tap"
@@ -59,7 +61,7 @@ func build(ctx context.Context, s *format.Scenario, o *Options) (t *topology, er
 		return t, err
 	}
 	for i := range s.NICs {
-		if err := t.addCard(ctx, &s.NICs[i], o.Way); err != nil {
+		if err := t.addCard(ctx, s, &s.NICs[i], o.Way); err != nil {
 			return t, fmt.Errorf("nic %s: %w", s.NICs[i].ID(), err)
 		}
 	}
@@ -76,7 +78,7 @@ func build(ctx context.Context, s *format.Scenario, o *Options) (t *topology, er
 	return t, nil
 }
 
-func (t *topology) addCard(ctx context.Context, spec *format.NIC, way emulator.Way) error {
+func (t *topology) addCard(ctx context.Context, s *format.Scenario, spec *format.NIC, way emulator.Way) error {
 	d, err := devices.New(spec.Device)
 	if err != nil {
 		return err
@@ -84,9 +86,14 @@ func (t *topology) addCard(ctx context.Context, spec *format.NIC, way emulator.W
 	if err := configure(d, spec); err != nil {
 		return err
 	}
+	if spec.MTU > d.MaxMTU {
+		return fmt.Errorf("mtu is %d; expected at most %d, which is all that %s's driver takes", spec.MTU, d.MaxMTU, d.Name)
+	}
 	ns := t.ns[spec.Netns]
+	csum := spec.Csum && d.CSUM
 	cfg := tap.Config{
-		Name: spec.Name, Queues: d.Config.Queues, MTU: spec.MTU, Csum: spec.Csum, TSO: spec.TSO && spec.Csum, Addrs: spec.Addr,
+		Name: spec.Name, Queues: d.Config.Queues, MTU: spec.MTU, Csum: csum, TSO: spec.TSO && d.TSO && csum,
+		Speed: int(rate(s, spec, d) / units.Mbit), Addrs: spec.Addr,
 	}
 	c, err := t.loop.NewTAPCard(ns, cfg, d, way)
 	if err != nil {
@@ -100,6 +107,16 @@ func (t *topology) addCard(ctx context.Context, spec *format.NIC, way emulator.W
 		}
 	}
 	return c.TakeQdisc()
+}
+
+// rate is that of the card's link, as Loop.Connect will set it.
+func rate(s *format.Scenario, spec *format.NIC, d *nic.Device) units.Rate {
+	for i := range s.Links {
+		if l := &s.Links[i]; l.Rate > 0 && slices.Contains(l.Ends, spec.ID()) {
+			return l.Rate
+		}
+	}
+	return d.Config.Link.Rate
 }
 
 // configure turns the knobs that the scenario names.

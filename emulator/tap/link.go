@@ -10,6 +10,7 @@ import (
 	"net/netip"
 	"os"
 	"time"
+	"unsafe"
 
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
@@ -72,6 +73,11 @@ func setUp(h *netlink.Handle, cfg *Config) (ifindex int, err error) {
 			return 0, err
 		}
 	}
+	if cfg.Speed != 0 {
+		if err := step("link speed", setSpeed(cfg.Name, cfg.Speed)); err != nil {
+			return 0, err
+		}
+	}
 	if err := step("duplicate address detection", detectNoDuplicates(cfg.Name)); err != nil {
 		return 0, err
 	}
@@ -85,6 +91,42 @@ func setUp(h *netlink.Handle, cfg *Config) (ifindex int, err error) {
 	}
 	awaitSolicitedNodes(cfg.Addrs)
 	return link.Attrs().Index, nil
+}
+
+// setSpeed does what `ethtool -s NAME speed N` does, for the interface in the namespace of the calling thread.
+func setSpeed(name string, mbit int) error {
+	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(fd)
+	cmd := ethtoolCmd{cmd: unix.ETHTOOL_SSET, duplex: 1, speed: uint16(mbit), speedHigh: uint16(mbit >> 16)}
+	ifr := ifreqData{data: unsafe.Pointer(&cmd)}
+	copy(ifr.name[:unix.IFNAMSIZ-1], name)
+	_, _, errno := unix.Syscall(unix.SYS_IOCTL, uintptr(fd), unix.SIOCETHTOOL, uintptr(unsafe.Pointer(&ifr)))
+	if errno != 0 {
+		return errno
+	}
+	return nil
+}
+
+// ethtoolCmd is struct ethtool_cmd of include/uapi/linux/ethtool.h.
+type ethtoolCmd struct {
+	cmd       uint32
+	_         [2]uint32 // supported, advertising
+	speed     uint16
+	duplex    uint8
+	_         [13]uint8 // port to maxrxpkt
+	speedHigh uint16
+	_         [2]uint8
+	_         [3]uint32 // lp_advertising, reserved
+}
+
+// ifreqData is struct ifreq with a pointer.
+type ifreqData struct {
+	name [unix.IFNAMSIZ]byte
+	data unsafe.Pointer
+	_    [16]byte
 }
 
 func address(prefix netip.Prefix) *netlink.Addr {

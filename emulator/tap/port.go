@@ -35,6 +35,9 @@ type Config struct {
 	Backpressure bool
 	// TxQueueLen is the length of each queue's ring in frames; 0 keeps the kernel's 1000.
 	TxQueueLen int
+	// Speed is what the kernel is told of the link, in Mbit/s: taprio's guard bands and cbs go by it. 0 keeps the
+	// kernel's: 10000, or 10 before Linux 6.2.
+	Speed int
 	// Addrs are the addresses of the interface. IPv6 addresses are usable at once: duplicate detection is off.
 	Addrs []netip.Prefix
 	// MAC is the hardware address; nil derives one from the names of namespace and interface.
