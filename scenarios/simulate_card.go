@@ -335,7 +335,7 @@ func parseCardQdisc(text string) (func() qdisc.Qdisc, error) {
 		return qdisc.ParseTC([]string{"pfifo"})
 	}
 	root, err := qdisc.ParseTC(strings.Fields(text))
-	var unknown *qdisc.UnknownKindError
+	var unknown *qdisc.NoModelError
 	if errors.As(err, &unknown) {
 		err = fmt.Errorf("%w, or none, fifo, fifo:PACKETS", err)
 	}

@@ -11,9 +11,6 @@ import (
 	"nicemu/scenarios/format"
 )
 
-// orKernel is what to do where models end.
-const orKernel = "or a kernel that has it: --kernel host or lab"
-
 // qdiscs are what makes the qdisc of each of card i's transmit queues, as its tc
 // lines say. Without any it is the kernel's default, pfifo_fast, on each.
 func (m *model) qdiscs(i int) ([]func() qdisc.Qdisc, error) {
@@ -22,13 +19,11 @@ func (m *model) qdiscs(i int) ([]func() qdisc.Qdisc, error) {
 	t.fill(pfifoFast)
 	for j, args := range spec.TCCommands() {
 		if err := t.command(spec, args); err != nil {
-			expected := orKernel
-			var unknown *qdisc.UnknownKindError
-			if errors.As(err, &unknown) {
-				expected = "" // says what there is itself
-				err = fmt.Errorf("%w, mq, %s", err, orKernel)
+			var none *qdisc.NoModelError
+			if errors.As(err, &none) {
+				err = fmt.Errorf("%w, or a kernel that has it: --kernel host or lab", err)
 			}
-			return nil, m.s.Fault(fmt.Sprintf("nic[%d].tc[%d]", i, j), fmt.Sprintf("tc %s: %v", strings.Join(args, " "), err), expected)
+			return nil, m.s.Fault(fmt.Sprintf("nic[%d].tc[%d]", i, j), fmt.Sprintf("tc %s: %v", strings.Join(args, " "), err), "")
 		}
 	}
 	return t.queues, nil
@@ -53,7 +48,7 @@ func (t *tcModel) fill(build func() qdisc.Qdisc) {
 // command carries out one tc command.
 func (t *tcModel) command(spec *format.NIC, args []string) error {
 	if args[0] != "qdisc" {
-		return fmt.Errorf("the models have no tc %s", args[0])
+		return &qdisc.NoModelError{What: "there is no model of tc " + args[0], Expected: "tc qdisc with one of " + strings.Join(qdisc.Kinds, ", ")}
 	}
 	verb, rest := args[1], args[2:]
 	if !slices.Contains([]string{"add", "replace", "change", "del", "delete"}, verb) {
@@ -102,7 +97,7 @@ func (t *tcModel) place(spec *format.NIC, words []string) (place int, kind []str
 				return 0, nil, err
 			}
 		default:
-			return 0, nil, fmt.Errorf("the models have no %s", words[0])
+			return 0, nil, &qdisc.NoModelError{What: "there is no model of " + words[0], Expected: "root, parent or handle before one of " + strings.Join(qdisc.Kinds, ", ")}
 		}
 		words = words[n+1:]
 	}
@@ -128,6 +123,9 @@ func (t *tcModel) graft(place int, kind []string) error {
 		t.root = "mq"
 		t.fill(pfifoFast)
 		return nil
+	}
+	if !slices.Contains(qdisc.Kinds, kind[0]) {
+		return &qdisc.NoModelError{What: "there is no model of the qdisc " + kind[0], Expected: "one of mq, " + strings.Join(qdisc.Kinds, ", ")}
 	}
 	build, err := qdisc.ParseTC(kind)
 	if err != nil {

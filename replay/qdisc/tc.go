@@ -20,12 +20,13 @@ const (
 	pschedMTU  = 1514
 )
 
-// UnknownKindError is a qdisc that there is no model of.
-type UnknownKindError struct{ Kind string }
-
-func (e *UnknownKindError) Error() string {
-	return fmt.Sprintf("there is no model of the qdisc %s; expected one of %s", e.Kind, strings.Join(Kinds, ", "))
+// NoModelError is a qdisc, or an option of one, that tc has and no model has.
+type NoModelError struct {
+	What     string // "there is no model of the qdisc cake"
+	Expected string // "one of …"
 }
+
+func (e *NoModelError) Error() string { return e.What + "; expected " + e.Expected }
 
 // ParseTC reads a qdisc as tc spells it, its kind and then its options, e.g.
 // "fq_codel limit 100 target 1ms", and returns what makes one. Sizes may be bare
@@ -61,7 +62,7 @@ func ParseTC(words []string) (func() Qdisc, error) {
 		}
 		return func() Qdisc { return NewFQCodel(c) }, err
 	}
-	return nil, &UnknownKindError{o.kind}
+	return nil, &NoModelError{"there is no model of the qdisc " + o.kind, "one of " + strings.Join(Kinds, ", ")}
 }
 
 // options are the words behind a kind.
@@ -77,7 +78,7 @@ func (o *options) read(known map[string]func(string) error) error {
 		name := o.words[i]
 		set, ok := known[name]
 		if !ok {
-			return fmt.Errorf("the model of %s has no option %q; expected %s", o.kind, name, optionNames(known))
+			return &NoModelError{fmt.Sprintf("the model of %s has no option %q", o.kind, name), optionNames(known)}
 		}
 		if set == nil {
 			continue
