@@ -23,7 +23,7 @@ func New() *nic.Device {
 		MaxMTU:  9710, // jumbo frames
 		Config: nic.Config{
 			Queues:      1,
-			Link:        nic.Link{Rate: 1_000_000_000, Preamble: 8, FCS: 4, Gap: 12},
+			Link:        nic.Link{Rate: 1_000_000_000, Preamble: 8, FCS: 4, Gap: 12, MinFrame: 60},
 			Ring:        nic.Ring{TX: 256, RX: 256, Spare: 1, Gap: 3, StopAt: 21, WakeAt: 42, RXRefill: 1},
 			BQL:         nic.BQL{On: true, Hold: units.Duration(1e9)},
 			Fetch:       nic.Fetch{Payload: 128, Header: 20, Outstanding: 1, Arbitration: "rr"},

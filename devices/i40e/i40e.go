@@ -41,7 +41,7 @@ func New() *nic.Device {
 		MaxMTU:  9702,
 		Config: nic.Config{
 			Queues:      1,
-			Link:        nic.Link{Rate: 40_000_000_000, Preamble: 8, FCS: 4, Gap: 12},
+			Link:        nic.Link{Rate: 40_000_000_000, Preamble: 8, FCS: 4, Gap: 12, MinFrame: 60},
 			Ring:        nic.Ring{TX: 512, RX: 512, Spare: 1, Gap: 4 + 1, StopAt: descNeeded, WakeAt: 2 * descNeeded},
 			BQL:         nic.BQL{On: true, Hold: units.Duration(1e9)},
 			Fetch:       nic.Fetch{Payload: 1, Outstanding: 1},

@@ -73,7 +73,7 @@ func New() *nic.Device {
 		MaxMTU:  9216, // MAX_STD_JUMBO_FRAME_SIZE
 		Config: nic.Config{
 			Queues:      4,
-			Link:        nic.Link{Rate: units.Gbit, Preamble: 8, FCS: 4, Gap: 12},
+			Link:        nic.Link{Rate: units.Gbit, Preamble: 8, FCS: 4, Gap: 12, MinFrame: 60},
 			Ring:        nic.Ring{TX: 256, RX: 256, Spare: 1, Gap: 3, StopAt: descNeeded, WakeAt: 2 * descNeeded, RXRefill: 16},
 			BQL:         nic.BQL{On: true, Hold: units.Second},
 			Fetch:       nic.Fetch{Latency: 860, BusRate: 2 * units.Gbit, Payload: 128, Header: 20, Outstanding: 1, Arbitration: "rr"},

@@ -35,7 +35,7 @@ func New() *nic.Device {
 		MaxMTU:  9710, // IXGBE_MAX_JUMBO_FRAME_SIZE 9728 - Ethernet header and FCS
 		Config: nic.Config{
 			Queues:      1,
-			Link:        nic.Link{Rate: 10_000_000_000, Preamble: 8, FCS: 4, Gap: 12},
+			Link:        nic.Link{Rate: 10_000_000_000, Preamble: 8, FCS: 4, Gap: 12, MinFrame: 60},
 			Ring:        nic.Ring{TX: 512, RX: 512, Spare: 1, Gap: 3, StopAt: descNeeded, WakeAt: 2 * descNeeded},
 			BQL:         nic.BQL{On: true, Hold: units.Duration(1e9)},
 			Fetch:       nic.Fetch{Outstanding: 1},

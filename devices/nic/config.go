@@ -38,6 +38,7 @@ type Link struct {
 	Preamble int
 	FCS      int
 	Gap      int
+	MinFrame int // bytes without FCS that a shorter frame is padded to
 }
 
 // Ring is the descriptor rings and when the driver stops and wakes a queue.

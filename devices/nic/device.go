@@ -147,6 +147,7 @@ func standardKnobs(c *Config) []Knob {
 		{Key: "link.preamble", ptr: &c.Link.Preamble, max: 64, Unit: "bytes", Doc: "preamble and start delimiter before each wire packet"},
 		{Key: "link.fcs", ptr: &c.Link.FCS, max: 64, Unit: "bytes", Doc: "frame check sequence behind each wire packet"},
 		{Key: "link.gap", ptr: &c.Link.Gap, max: 1024, Unit: "bytes", Doc: "inter-packet gap"},
+		{Key: "link.min_frame", ptr: &c.Link.MinFrame, max: 1024, Unit: "bytes", Doc: "shorter frames are padded to this, FCS not counted"},
 
 		{Key: "ring.tx", ptr: &c.Ring.TX, min: 8, max: 65536, Unit: "descriptors", Doc: "transmit ring of each queue"},
 		{Key: "ring.rx", ptr: &c.Ring.RX, min: 8, max: 65536, Unit: "descriptors", Doc: "receive ring of each queue"},

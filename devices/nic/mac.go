@@ -184,7 +184,7 @@ func (m *mac) begin(q *txq, start engine.Time) {
 	if start != m.free {
 		m.rest = 0
 	}
-	m.curWire = bytes + packets*(l.Preamble+l.FCS+l.Gap)
+	m.curWire = bytes + m.padding(f) + packets*(l.Preamble+l.FCS+l.Gap)
 	total := int64(m.curWire)*8*int64(engine.Second) + m.rest
 	m.free = start + engine.Time(total/m.rate)
 	m.rest = total % m.rate
@@ -194,6 +194,16 @@ func (m *mac) begin(q *txq, start engine.Time) {
 		m.readyMask &^= 1 << q.index
 	}
 	m.nic.eng.At(&m.done, m.free-m.byteTime(l.FCS+l.Gap))
+}
+
+// padding is the bytes that the MAC adds to what it begins, so that the last
+// packet of it has the least length of a frame.
+func (m *mac) padding(f *Frame) int {
+	last := f.Segs - 1
+	if m.nic.fetcher.segment {
+		last = m.nic.tx[f.Queue].sendSeg
+	}
+	return max(0, m.nic.cfg.Link.MinFrame-f.segWire(last))
 }
 
 func (m *mac) byteTime(bytes int) engine.Time {

@@ -130,14 +130,16 @@ func (n *NIC) Post(f *Frame, more bool) bool {
 	now := n.eng.Now()
 	f.refs = 0
 	if reason := n.refuse(q, f); reason != "" {
-		q.stats.Offered.add(f.Wire())
-		q.stats.Dropped.add(f.Wire())
-		n.drop(f, reason)
+		q.refuse(f, reason)
 		return true
 	}
 	room := max(d, n.rules.Room(f)) + n.cfg.Ring.Gap
 	if f.XDP {
 		room += n.cfg.Ring.XDPReserve
+	}
+	if room > n.cfg.Ring.TX-n.cfg.Ring.Spare {
+		q.refuse(f, "more_descriptors_than_ring")
+		return true
 	}
 	if q.free() < room {
 		return q.busy(f)
@@ -172,6 +174,13 @@ func (n *NIC) Post(f *Frame, more bool) bool {
 		n.Flush(f.Queue)
 	}
 	return true
+}
+
+// refuse drops a frame that the driver does not queue.
+func (q *txq) refuse(f *Frame, reason string) {
+	q.stats.Offered.add(f.Wire())
+	q.stats.Dropped.add(f.Wire())
+	q.nic.drop(f, reason)
 }
 
 // refuse says why the driver does not even try to queue f.

@@ -64,7 +64,7 @@ func New() *nic.Device {
 		MaxMTU:  2048, // TSNEP_MAX_FRAME_SIZE
 		Config: nic.Config{
 			Queues: 1,
-			Link:   nic.Link{Rate: units.Gbit, Preamble: 8, FCS: 4, Gap: 12},
+			Link:   nic.Link{Rate: units.Gbit, Preamble: 8, FCS: 4, Gap: 12, MinFrame: 60},
 			Ring: nic.Ring{
 				TX: ringSize, RX: ringSize, Spare: 1, StopAt: descNeeded, WakeAt: 2 * descNeeded,
 				WakeOnEmptyPoll: true, XDPReserve: descNeeded, EveryDoorbell: true, RXRefill: 16, RXReuse: ringSize - 64,
