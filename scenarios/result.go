@@ -28,7 +28,7 @@ type Result struct {
 	Kernel       Kernel   `json:"kernel"`
 	Clock        string   `json:"clock"`        // real, virtual
 	Backpressure string   `json:"backpressure"` // native, gate, lossy, virtio, none
-	WallS        float64  `json:"wall_s"`
+	WallS        float64  `json:"wall_s"`       // 0 on models, whose document is the same from run to run
 	Laws         Laws     `json:"laws"`
 	Cases        []*Case  `json:"cases"`
 }

@@ -18,6 +18,10 @@ import (
 // source, with the limits stated there. The result is a function of s: the same
 // bytes from run to run.
 //
+// Figures differ from a live run's where a TAP differs from a card: it orphans
+// frames, so that TCP small queues does not count what is in the ring, and a ring
+// without BQL holds what TCP's windows allow. Here the ring counts.
+//
 // It is an error, with its place in the file, if s needs what there is no model
 // of: programs, other qdiscs, classes and filters, a way over more than one link.
 func Simulate(ctx context.Context, s *format.Scenario, o Options) (*Result, error) {

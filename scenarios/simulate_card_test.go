@@ -229,6 +229,7 @@ func TestWhatIfsSayWhatTheyExpected(t *testing.T) {
 		{CardOptions{Sweep: []string{"bql=on,off", "bql=on"}}, "bql is swept twice"},
 		{CardOptions{Sweep: []string{"nonsense=1,2"}}, `nonsense=1: device generic has no knob "nonsense"`},
 		{CardOptions{Sweep: []string{"ring.tx=" + strings.Join(numbers(64, 256), ",") + ",999"}}, "the sweep has 257 cases; expected at most 256"},
+		{CardOptions{Sweep: []string{"seed=1,x"}}, `seed "x": expected a whole number`},
 		{CardOptions{Workloads: []string{"udp"}, Sweep: []string{"udp.speed=1,2"}}, `udp has no key "speed"`},
 		{CardOptions{Workloads: []string{"udp"}, Sweep: []string{"udp.size=100,5mb"}}, "udp.size=5mb: workload udp:size=5mb: size=5mb: expected 18b to 1472b"},
 	} {

@@ -3,6 +3,7 @@ package scenarios
 import (
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 )
 
@@ -16,7 +17,7 @@ type cardAxis struct {
 const maxAxisCases = 256
 
 // parseAxis reads KEY=VALUE,VALUE,… The key is a knob of the card, qdisc, rate,
-// or WORKLOAD.KEY. Values that have commas themselves are separated by
+// seed, or WORKLOAD.KEY. Values that have commas themselves are separated by
 // semicolons.
 func parseAxis(text string) (cardAxis, error) {
 	key, list, ok := strings.Cut(text, "=")
@@ -107,6 +108,12 @@ func (c cardCase) with(key, value string) (cardCase, error) {
 		c.Qdisc = value
 	case key == "rate":
 		c.Rate = value
+	case key == "seed":
+		seed, err := strconv.ParseUint(value, 10, 63)
+		if err != nil {
+			return c, fmt.Errorf("seed %q: expected a whole number", value)
+		}
+		c.Seed = seed
 	default:
 		c.Set = append(slices.Clip(c.Set), key+"="+value)
 	}

@@ -15,7 +15,7 @@ import (
 // row a case with a plot below. Fancy plots have bars of block characters.
 func (r *Result) WriteCardTable(w io.Writer, fancy bool) error {
 	first := r.Cases[0]
-	fmt.Fprintf(w, "%s, seed %d\n", first.Setup.headline(r.Cases), r.Seed)
+	fmt.Fprintln(w, first.Setup.headline(r))
 	parts := []func(*tabwriter.Writer){first.writeCardLoads, first.writeCardQueues, first.writeCardLegs}
 	if len(r.Cases) > 1 {
 		parts = []func(*tabwriter.Writer){r.writeCardSweep}
@@ -41,8 +41,8 @@ func (r *Result) WriteCardTable(w io.Writer, fancy bool) error {
 }
 
 // headline is what all cases have in common.
-func (s *CardSetup) headline(cases []*Case) string {
-	swept := func(key string) bool { _, ok := cases[0].Params[key]; return ok }
+func (s *CardSetup) headline(r *Result) string {
+	swept := func(key string) bool { _, ok := r.Cases[0].Params[key]; return ok }
 	parts := []string{s.Device}
 	for _, k := range sortedKeys(s.Set) {
 		if !swept(k) {
@@ -56,7 +56,10 @@ func (s *CardSetup) headline(cases []*Case) string {
 		parts = append(parts, "link "+formatRate(float64(s.RateBPS)))
 	}
 	parts = append(parts, fmt.Sprintf("%v of virtual time, measured after %v", units.Duration(s.DurationNs), units.Duration(s.WarmupNs)))
-	if len(cases) > 1 {
+	if !swept("seed") {
+		parts = append(parts, fmt.Sprintf("seed %d", r.Seed))
+	}
+	if len(r.Cases) > 1 {
 		for _, name := range sortedKeys(s.short) {
 			parts = append(parts, s.short[name])
 		}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"os"
 
 	"github.com/spf13/cobra"
@@ -78,6 +79,9 @@ expectation or a conservation law failed, 130 after Ctrl-C.`,
 func runSomewhere(cmd *cobra.Command, c *config, s *format.Scenario, job scenarios.LabJob) (*scenarios.Result, error) {
 	want := kernel(cmd, c, s)
 	if want == format.KernelModel {
+		if cmd.Flags().Changed("backpressure") {
+			return nil, errors.New("--backpressure is for kernels; models stop and wake each other")
+		}
 		return scenarios.Simulate(cmd.Context(), s, scenarios.Options{Progress: progress(c)})
 	}
 	k, err := scenarios.ChooseKernel(s, want, job.Way)

@@ -28,9 +28,9 @@ shown here, sizes are bytes if they have no unit:
 
 ` + scenarios.SpecHelp() + `
 A sweep is KEY=VALUE,VALUE,… with a knob of the card, "qdisc", "rate" (of the
-link) or a workload's key, e.g. udp.rate, for KEY; the second workload of a kind
-is called udp-2, and so on. Values that have commas themselves are separated by
-semicolons. Several sweeps make all combinations.
+link), "seed" or a workload's key, e.g. udp.rate, for KEY; the second workload of
+a kind is called udp-2, and so on. Values that have commas themselves are
+separated by semicolons. Several sweeps make all combinations.
 
 A run of several cards and links, with expectations, is a scenario file:
 nicemu run FILE --kernel model.`,
