@@ -172,6 +172,22 @@ func describe(f *nic.Frame) {
 	f.Offload = h.GSOType != 0 || h.Flags != 0
 }
 
+// Arrive puts a frame without FCS into receive queue q, as if its last bit had
+// come over the wire now. It copies the bytes. False: no descriptor was free,
+// and the card has counted the drop. For timers only.
+func (c *Card) Arrive(q int, frame []byte) bool {
+	p := c.loop.frames
+	clear(p.scratch[:tap.HeaderLen])
+	f := p.take(tap.HeaderLen + copy(p.scratch[tap.HeaderLen:], frame))
+	f.Single(len(frame))
+	f.Queue = q
+	if !c.nic.Receive(f) {
+		p.release(f)
+		return false
+	}
+	return true
+}
+
 // giveCredit tells the qdisc how much more the card takes.
 func (c *Card) giveCredit() {
 	for q := range c.queues {

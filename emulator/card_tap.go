@@ -29,6 +29,28 @@ func (c *Card) Excess() *hdrhistogram.Histogram { return c.excess }
 // Refused counts received frames that the kernel did not take.
 func (c *Card) Refused() nic.Count { return c.refused }
 
+// Passed counts frames that left the qdisc, unread ones included, since the
+// card was made. Call it through [Loop.Do], or after Run.
+func (c *Card) Passed() (frames uint64) {
+	for q := range c.queues {
+		_, n := c.port.Passed(q)
+		frames += n
+	}
+	return frames
+}
+
+// Pending reports whether frames that left the qdisc have yet to be posted. Call
+// it through [Loop.Do].
+func (c *Card) Pending() bool {
+	for q := range c.queues {
+		k := &c.queues[q]
+		if _, passed := c.port.Passed(q); k.held != nil || passed != k.frames && passed != k.missed {
+			return true
+		}
+	}
+	return false
+}
+
 // Lost counts frames that vanished on the way from this card.
 func (c *Card) Lost() nic.Count {
 	if k, ok := c.wire.(*link); ok {

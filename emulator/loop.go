@@ -100,6 +100,10 @@ func newLoop(seed uint64, w waiter) *Loop {
 // Engine is the loop's clock.
 func (l *Loop) Engine() *engine.Engine { return l.eng }
 
+// Clock reads the time, which is past that of the engine by as much as the
+// timer under way is late. For timers and [Loop.Do] only.
+func (l *Loop) Clock() engine.Time { return engine.Time(l.waiter.Now() - l.origin) }
+
 // Run turns the loop until ctx ends or a port fails.
 func (l *Loop) Run(ctx context.Context) error {
 	defer close(l.done)
