@@ -155,6 +155,35 @@ func urgency(priority, queues int) int {
 	return classes - 1 - int(classify[priority][classes-1])
 }
 
+// priorities are those of sockets that fit into the priority map of a root qdisc (TC_PRIO_MAX).
+const priorities = 16
+
+// priority chooses a socket's priority by the same keys: PCP, the upper three bits of DSCP and the numbers of interfaces as they are, or what the map
+// says for them, 0 without *. By hash all have 0.
+func (r *QueueRule) priority(f *capture.Fields, iface int) int {
+	key := 0
+	switch r.By.key {
+	case byFixed:
+		return r.By.fixed
+	case byPCP:
+		key = int(f.PCP)
+	case byDSCP:
+		key = int(f.DSCP)
+	case byInterface:
+		key = iface
+	}
+	switch {
+	case r.Map.queues != nil:
+		if _, listed := r.Map.queues[key]; !listed && r.Map.rest == lastQueue {
+			return 0
+		}
+		return r.Map.queue(key, priorities)
+	case r.By.key == byDSCP:
+		return key >> 3
+	}
+	return key % priorities
+}
+
 // queue chooses among the card's queues; iface is the capture interface's number.
 func (r *QueueRule) queue(f *capture.Fields, hash uint32, iface, queues int) int {
 	key := 0

@@ -16,6 +16,9 @@ type StreamOptions struct {
 	Queues   QueueRule
 	Offload  Offload
 	MSS      int // payload of a segment; 0 = what fits the MTU
+
+	// Priorities: a frame's Queue is a socket's priority, 0 to 15, and the kernel chooses the queue; see [QueueRule].
+	Priorities bool
 }
 
 // Offload is what becomes of packets that were captured above a card that segments: larger than the MTU, or with an IP length of 0.
@@ -77,6 +80,9 @@ func OpenStream(o StreamOptions, queues int, data bool) (*Stream, error) {
 	if o.Offload == "" {
 		o.Offload = Keep
 	}
+	if o.Priorities {
+		queues = priorities
+	}
 	if o.PerQueue && len(o.Files) > queues {
 		return nil, fmt.Errorf("%d captures for one queue each: the card has %d", len(o.Files), queues)
 	}
@@ -130,7 +136,11 @@ func (s *Stream) Next(f *nic.Frame) (engine.Time, error) {
 		if s.o.Queues.By.key == byInterface {
 			number = s.in.interfaceOf(in)
 		}
-		s.queue = s.o.Queues.queue(&s.fields, s.hash, number, s.queues)
+		if s.o.Priorities {
+			s.queue = s.o.Queues.priority(&s.fields, number)
+		} else {
+			s.queue = s.o.Queues.queue(&s.fields, s.hash, number, s.queues)
+		}
 	}
 	if s.offloaded(p) {
 		if data, ok := s.cut(f, p); ok {
