@@ -3,44 +3,53 @@
 
 BIN     := bin/nicemu
 VERSION := $(shell git describe --always --dirty 2>/dev/null || echo devel)
-GO      ?= go
 SHORT   ?=
+
+# Debian 12's Go is too old to build this, and new enough to fetch one that is
+# not: `make deps` puts it here.
+TOOLCHAIN := golang.org/toolchain@v0.0.1-go1.26.0.linux-$(shell dpkg --print-architecture 2>/dev/null || echo amd64)
+export PATH := $(CURDIR)/bin/toolchain/bin:$(PATH):/usr/sbin:/sbin
 
 # Programs that runs and tests use, and the package each comes from.
 PROGRAMS := ip:iproute2 tc:iproute2 iperf3:iperf3 ping:iputils-ping tshark:tshark capinfos:wireshark-common
 
 .PHONY: build run test bench lint clean deps
 
-build:
-	@$(GO) version >/dev/null 2>&1 || { echo "make: Go 1.26 or later is needed: https://go.dev/dl"; exit 1; }
-	$(GO) build -trimpath -ldflags "-X main.version=$(VERSION)" -o $(BIN) ./cmd/nicemu
+build: deps
+	go build -trimpath -ldflags "-X main.version=$(VERSION)" -o $(BIN) ./cmd/nicemu
 
 # A short tour: what this machine can do, then the first experiment.
-run: deps build
+run: build
 	$(BIN) run bql-latency
 
 # Everything; `make test SHORT=-short` leaves out what takes long or needs root.
 test: deps
-	$(GO) vet ./...
-	$(GO) test $(SHORT) -timeout 20m ./...
+	go vet ./...
+	go test $(SHORT) -timeout 20m ./...
 
 bench:
-	$(GO) test -run '^$$' -bench . -benchmem ./devices/... ./replay/...
+	go test -run '^$$' -bench . -benchmem ./devices/... ./replay/...
 
 lint:
 	@test -z "$$(gofmt -l .)" || { gofmt -l .; echo "make: gofmt would change these"; exit 1; }
-	$(GO) vet ./...
+	go vet ./...
 
 clean:
 	rm -rf bin
 
-# Installs the packages of the programs that are missing.
+# Installs the packages of the programs that are missing, and Go if there is
+# none that can be used (from 1.21 on it fetches the version that it needs).
 deps:
-	@missing=""; for p in $(PROGRAMS); do \
-	  command -v $${p%%:*} >/dev/null 2>&1 || PATH=$$PATH:/usr/sbin:/sbin command -v $${p%%:*} >/dev/null 2>&1 || missing="$$missing $${p##*:}"; done; \
-	if [ -n "$$missing" ]; then \
-	  if [ "$$(id -u)" -ne 0 ]; then echo "make: missing:$$missing; install with: sudo apt-get install$$missing"; exit 0; fi; \
-	  echo "make: installing$$missing"; \
-	  export DEBIAN_FRONTEND=noninteractive; \
-	  apt-get update -qq >/dev/null && apt-get install -y -qq --no-install-recommends $$missing >/dev/null; \
-	fi
+	@missing=""; for p in $(PROGRAMS); do command -v $${p%%:*} >/dev/null 2>&1 || missing="$$missing $${p##*:}"; done; \
+	minor=$$(go env GOVERSION 2>/dev/null | sed -n 's/^go1\.\([0-9]*\).*/\1/p'); \
+	[ -n "$$minor" ] || missing="$$missing golang-go"; \
+	if [ -n "$$missing" ] && [ "$$(id -u)" -ne 0 ]; then echo "make: missing; as root: apt-get install$$missing"; \
+	elif [ -n "$$missing" ]; then \
+	  echo "make: installing$$missing"; export DEBIAN_FRONTEND=noninteractive; \
+	  apt-get update -qq >/dev/null && apt-get install -y -qq --no-install-recommends $$missing >/dev/null; fi; \
+	minor=$$(go env GOVERSION 2>/dev/null | sed -n 's/^go1\.\([0-9]*\).*/\1/p'); \
+	if [ "$${minor:-0}" -lt 21 ]; then \
+	  echo "make: fetching $(TOOLCHAIN)"; tmp=$$(mktemp -d); \
+	  dir=$$(cd $$tmp && printf 'module fetch\n' > go.mod && go mod download -json $(TOOLCHAIN) | sed -n 's/.*"Dir": "\(.*\)",/\1/p'); rm -r $$tmp; \
+	  [ -n "$$dir" ] || { echo "make: could not fetch Go; install 1.26 or later"; exit 1; }; \
+	  chmod -R u+w "$$dir" && chmod +x "$$dir"/bin/* "$$dir"/pkg/tool/*/*; mkdir -p bin && ln -sfn "$$dir" bin/toolchain; fi
