@@ -32,6 +32,8 @@ type card struct {
 	bps        int64
 	coalesce   int64 // ns
 
+	see func(q int, buf []byte) // looks at each frame that is read; may be nil
+
 	wire   []frame
 	free   [][]byte
 	idleAt int64 // when the link has sent everything
@@ -167,6 +169,9 @@ func (c *card) read() (more bool, err error) {
 				c.free = append(c.free, f.buf)
 				break
 			}
+			if c.see != nil {
+				c.see(q, f.buf[:f.n])
+			}
 			segs, _, bytes := tap.ParseHeader(f.buf).Segments(f.buf[tap.HeaderLen:f.n])
 			c.idleAt = max(c.idleAt, now) + int64(bytes+24*segs)*8*1e9/c.bps
 			f.at = c.idleAt
@@ -295,6 +300,7 @@ func until(t testing.TB, what string, limit time.Duration, ok func() bool) {
 		if time.Now().After(deadline) {
 			t.Fatalf("not within %v: %s", limit, what)
 		}
+		letTimePass()
 	}
 }
 

@@ -95,6 +95,10 @@ func (g *Gate) Install() error {
 	if err := h.LinkSetTxQLen(link, Ring); err != nil {
 		return fmt.Errorf("gate of %s: txqueuelen: %w", g.port.Name(), err)
 	}
+	// The new length took the interface down and up, which stops taprio like a graft does.
+	if err := g.restart(); err != nil {
+		return fmt.Errorf("gate of %s: %w", g.port.Name(), err)
+	}
 	return nil
 }
 

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 
+	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
 	"nicemu/emulator/tap"
@@ -28,6 +29,18 @@ func (g *Gate) settle(root *object) error {
 		return err
 	}
 	if root != nil && root.kind == "taprio" {
+		return g.restartTaprio(*root)
+	}
+	return nil
+}
+
+// restart starts the schedule of a taprio root again.
+func (g *Gate) restart() error {
+	qdiscs, err := g.tc.list(unix.RTM_GETQDISC, unix.RTM_NEWQDISC, 0)
+	if err != nil {
+		return err
+	}
+	if root := at(qdiscs, netlink.HANDLE_ROOT); root != nil && root.kind == "taprio" {
 		return g.restartTaprio(*root)
 	}
 	return nil
