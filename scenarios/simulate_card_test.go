@@ -56,6 +56,7 @@ func TestEachKindOfWorkloadDoesWhatItSays(t *testing.T) {
 	}{
 		{"udp:rate=100mbit,size=1000", "", 100e6, (1042 + 12) * 8, 0.01},
 		{"udp", "", 1e9 * 1470 / 1536, 0, 0.01},
+		{"udp:size=1", "", 1e9 / 84, 0, 0.01}, // padded to 60 bytes
 		{"tcp:flows=4", "", 1e9 * 1448 / 1538, 0, 0.01},
 		{"tcp:rate=20mbit,flows=2,queue=0", "", 40e6, 0, 0.15},
 		{"tso", "", 1e9 * 1448 / 1538, 0, 0.01},
@@ -210,7 +211,7 @@ func TestWhatIfsSayWhatTheyExpected(t *testing.T) {
 		{CardOptions{Workloads: []string{"udp:flows=3"}}, `udp has no key "flows"; expected rate=, size=, queue=`},
 		{CardOptions{Workloads: []string{"udp:size=1,size=2"}}, "size is there twice"},
 		{CardOptions{Workloads: []string{"udp:size"}}, "size has no value; expected e.g. size=1470b"},
-		{CardOptions{Workloads: []string{"udp:size=2kb"}}, "workload udp:size=2kb: size=2kb: expected 18b to 1472b"},
+		{CardOptions{Workloads: []string{"udp:size=2kb"}}, "workload udp:size=2kb: size=2kb: expected 1b to 1472b"},
 		{CardOptions{Workloads: []string{"udp:rate=fast"}}, "rate=fast: expected a number and a unit, 1kbit to 1tbit, or unlimited"},
 		{CardOptions{Workloads: []string{"udp:queue=1"}}, "queue=1: expected 0 to 0"},
 		{CardOptions{Workloads: []string{"talker"}}, "no interval; expected e.g. talker:interval=125us"},
@@ -231,7 +232,7 @@ func TestWhatIfsSayWhatTheyExpected(t *testing.T) {
 		{CardOptions{Sweep: []string{"ring.tx=" + strings.Join(numbers(64, 256), ",") + ",999"}}, "the sweep has 257 cases; expected at most 256"},
 		{CardOptions{Sweep: []string{"seed=1,x"}}, `seed "x": expected a whole number`},
 		{CardOptions{Workloads: []string{"udp"}, Sweep: []string{"udp.speed=1,2"}}, `udp has no key "speed"`},
-		{CardOptions{Workloads: []string{"udp"}, Sweep: []string{"udp.size=100,5mb"}}, "udp.size=5mb: workload udp:size=5mb: size=5mb: expected 18b to 1472b"},
+		{CardOptions{Workloads: []string{"udp"}, Sweep: []string{"udp.size=100,5mb"}}, "udp.size=5mb: workload udp:size=5mb: size=5mb: expected 1b to 1472b"},
 	} {
 		if x.o.Device == "" {
 			x.o.Device = "generic"

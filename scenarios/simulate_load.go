@@ -19,7 +19,6 @@ type cardLoad struct {
 	wireRate float64          // what it takes of the medium, bytes a second; 0 = what is left
 	between  string           // the two points of its delay
 	delay    cardDelay        // of a sent frame
-	rr       *source.Requests // has a delay of its own
 	arrivals *source.Arrivals // comes from the wire
 	start    func(s *stack.Stack)
 	sharing  *source.TCP // wants its share of the link before it starts
@@ -47,7 +46,7 @@ func (r *cardRun) queue(v *specValues) int {
 func (r *cardRun) frame() int { return r.device.MaxMTU + etherHdr }
 
 func makePktgen(v *specValues, r *cardRun) cardLoad {
-	src := &source.Pktgen{Bytes: v.bytes("size", leastFrame, r.frame()), Queue: r.queue(v), Burst: v.count("burst", 1, 64)}
+	src := &source.Pktgen{Bytes: v.bytes("size", udpHeaders, r.frame()), Queue: r.queue(v), Burst: v.count("burst", 1, 64)}
 	return cardLoad{headers: udpHeaders, flows: 1, between: betweenDeparture, delay: departure, start: src.Start}
 }
 
@@ -55,12 +54,12 @@ const udpHeaders = source.UDPHeader
 
 const (
 	mtu        = 1500 // of what-ifs
-	leastFrame = 60   // bytes without FCS; cards pad shorter ones, the models do not
+	leastFrame = etherHdr + 1
 )
 
 func makeUDP(v *specValues, r *cardRun) cardLoad {
 	src := &source.UDP{
-		Payload: v.bytes("size", leastFrame-udpHeaders, mtu-ipv4-udpHdr), Queue: r.queue(v), Rate: maxSpecRate, SendBuffer: source.SendBuffer,
+		Payload: v.bytes("size", 1, mtu-ipv4-udpHdr), Queue: r.queue(v), Rate: maxSpecRate, SendBuffer: source.SendBuffer,
 	}
 	l := cardLoad{headers: udpHeaders, flows: 1, between: betweenDeparture, delay: departure, start: src.Start}
 	if !v.is("rate", "unlimited") {
@@ -117,10 +116,12 @@ func makeRR(v *specValues, r *cardRun) cardLoad {
 	src := &source.Requests{
 		Bytes: source.TCPHeader + v.bytes("size", 1, source.MSS), Queue: r.queue(v),
 		Interval: engine.Time(v.duration("interval", 0)), Base: engine.Time(v.duration("base", 0)),
+		BaseMean: turnaround, // so that it does not keep step; not part of its delay
 	}
-	l := cardLoad{headers: source.TCPHeader, flows: 1, start: src.Start, rr: src, between: betweenDeparture}
+	l := cardLoad{headers: source.TCPHeader, flows: 1, start: src.Start, between: betweenDeparture, delay: departure}
 	if src.Base > 0 {
 		l.between += fmt.Sprintf(", and %v", units.Duration(src.Base))
+		l.delay = func(f *nic.Frame, end engine.Time) engine.Time { return departure(f, end) + src.Base }
 	}
 	return l
 }
@@ -140,7 +141,7 @@ func makeReceive(v *specValues, r *cardRun) cardLoad {
 // wire is the bytes that a frame takes of the medium.
 func (r *cardRun) wire(frame int) int {
 	l := &r.device.Config.Link
-	return frame + l.Preamble + l.FCS + l.Gap
+	return max(frame, l.MinFrame) + l.Preamble + l.FCS + l.Gap
 }
 
 // cardMeter measures what becomes of one workload's frames after the warm-up.
@@ -168,8 +169,6 @@ func (m *cardMeter) watch(s *stack.Stack) {
 	s.OnWire(func(f *nic.Frame, end engine.Time) {
 		if m.delay != nil {
 			m.passed(f, m.delay(f, end))
-		} else {
-			m.passed(f, 0)
 		}
 	})
 	s.OnDrop(func(f *nic.Frame, _ string) { m.lose(f) })

@@ -139,11 +139,14 @@ type column struct {
 	plot   bool
 }
 
+// throughput is the figure that every sweep shows.
+const throughput = "THROUGHPUT"
+
 // columns are the figures that say most about the workloads there are.
 func (r *Result) columns() []column {
 	ns := func(v float64) string { return formatNs(int64(v)) }
 	list := []column{
-		{"THROUGHPUT", func(c *Case) float64 { return c.theCard().ThroughputBPS }, formatRate, true},
+		{throughput, func(c *Case) float64 { return c.theCard().ThroughputBPS }, formatRate, true},
 		{"PACKETS/S", func(c *Case) float64 { return c.theCard().PPS }, formatPerS, false},
 	}
 	names := sortedKeys(r.Cases[0].Workloads)
@@ -185,15 +188,29 @@ func (r *Result) columns() []column {
 
 func plain(v float64) string { return fmt.Sprintf("%.0f", v) }
 
-// writeCardSweep is one row a case; columns of zeros are left out.
+// varies reports whether the figure is not the same in all cases.
+func (col *column) varies(cases []*Case) bool {
+	first := col.format(col.number(cases[0]))
+	return slices.ContainsFunc(cases, func(c *Case) bool { return col.format(col.number(c)) != first })
+}
+
+// writeCardSweep is one row a case; figures that are the same in all of them
+// stand in a line below.
 func (r *Result) writeCardSweep(w *tabwriter.Writer) {
-	keys := r.sweptKeys()
-	columns := slices.DeleteFunc(r.columns(), func(col column) bool {
-		return !slices.ContainsFunc(r.Cases, func(c *Case) bool { return col.number(c) != 0 })
-	})
+	keys, columns := r.sweptKeys(), r.columns()
 	for _, k := range keys {
 		fmt.Fprintf(w, "%s\t", strings.ToUpper(k))
 	}
+	var same []string
+	columns = slices.DeleteFunc(columns, func(col column) bool {
+		if col.head == throughput || col.varies(r.Cases) {
+			return false
+		}
+		if v := col.number(r.Cases[0]); v != 0 {
+			same = append(same, col.head+" "+col.format(v))
+		}
+		return true
+	})
 	for _, col := range columns {
 		fmt.Fprintf(w, "%s\t", col.head)
 	}
@@ -206,6 +223,9 @@ func (r *Result) writeCardSweep(w *tabwriter.Writer) {
 			fmt.Fprintf(w, "%s\t", col.format(col.number(c)))
 		}
 		fmt.Fprintln(w)
+	}
+	if len(same) > 0 {
+		fmt.Fprintf(w, "in all cases: %s\n", strings.Join(same, ", "))
 	}
 }
 
@@ -233,7 +253,7 @@ func (r *Result) plotSweep(w io.Writer, fancy bool) {
 		for _, c := range r.Cases {
 			most = max(most, col.number(c))
 		}
-		if !col.plot || most == 0 {
+		if !col.plot || !col.varies(r.Cases) {
 			continue
 		}
 		fmt.Fprintf(w, "\n%s\n", strings.ToLower(col.head))

@@ -268,7 +268,7 @@ func (m *model) addUDP(v *way) error {
 // wireRate is what all flows take of the link, bytes a second.
 func (l *udpLoad) wireRate() float64 {
 	link, f := &l.from.stack.NIC.Config().Link, &l.flows[0]
-	wire := f.Payload + f.Headers + link.Preamble + link.FCS + link.Gap
+	wire := max(f.Payload+f.Headers, link.MinFrame) + link.Preamble + link.FCS + link.Gap
 	return float64(len(l.flows)) * float64(f.Rate) / 8 * float64(wire) / float64(f.Payload)
 }
 
