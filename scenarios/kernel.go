@@ -33,6 +33,11 @@ func ChooseKernel(s *format.Scenario, want format.Kernel, way emulator.Way) (Ker
 	return k, nil
 }
 
+// HostKernel is the kernel of this machine.
+func HostKernel(reason string) Kernel {
+	return Kernel{Mode: string(format.KernelHost), Release: release(), Reason: reason}
+}
+
 func release() string {
 	var u unix.Utsname
 	unix.Uname(&u) // fails only on a bad pointer

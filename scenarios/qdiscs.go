@@ -11,9 +11,10 @@ import (
 	"time"
 
 	"nicemu/emulator/gate"
+	"nicemu/emulator/netns"
 
 	"github.com/vishvananda/netlink"
-	"github.com/vishvananda/netns"
+	vns "github.com/vishvananda/netns"
 	"golang.org/x/sys/unix"
 )
 
@@ -61,7 +62,7 @@ func (s *sampling) finish() (backlogs, error) {
 func (t *topology) sample(ctx context.Context, seen backlogs) error {
 	handles := make([]*netlink.Handle, len(t.cards))
 	for i, c := range t.cards {
-		h, err := netlink.NewHandleAt(netns.NsHandle(c.ns.FD()), unix.NETLINK_ROUTE)
+		h, err := netlink.NewHandleAt(vns.NsHandle(c.ns.FD()), unix.NETLINK_ROUTE)
 		if err != nil {
 			return fmt.Errorf("watching qdiscs: %w", err)
 		}
@@ -114,20 +115,15 @@ func (b backlogs) of(card string, handle uint32) *backlog {
 func (t *topology) qdiscs(ctx context.Context, seen backlogs) ([]map[string]any, error) {
 	all := []map[string]any{}
 	for _, c := range t.cards {
-		out, err := c.ns.Command(ctx, "tc", "-j", "-s", "qdisc", "show", "dev", c.spec.Name).Output()
+		list, err := Qdiscs(ctx, c.ns, c.spec.Name)
 		if err != nil {
-			return nil, fmt.Errorf("tc -j -s qdisc show: %w", err)
-		}
-		var list []map[string]any
-		if err := json.Unmarshal(nameSchedules(out), &list); err != nil {
-			return nil, fmt.Errorf("tc -j -s qdisc show: %w", err)
+			return nil, err
 		}
 		for _, q := range list {
-			h := handleOf(q)
-			if gate.Owns(h) {
+			if OfGate(q) {
 				continue
 			}
-			b := seen.of(c.spec.ID(), h)
+			b := seen.of(c.spec.ID(), handleOf(q))
 			q["netns"], q["dev"] = c.spec.Netns, c.spec.Name // tc leaves out what it was asked for
 			q["backlog_mean"], q["backlog_max"] = b.mean(), b.max
 			all = append(all, q)
@@ -135,6 +131,22 @@ func (t *topology) qdiscs(ctx context.Context, seen backlogs) ([]map[string]any,
 	}
 	return all, nil
 }
+
+// Qdiscs are those of an interface as `tc -j -s qdisc show` prints them, the
+// gate's own among them.
+func Qdiscs(ctx context.Context, ns *netns.NS, dev string) (list []map[string]any, err error) {
+	out, err := ns.Command(ctx, "tc", "-j", "-s", "qdisc", "show", "dev", dev).Output()
+	if err == nil {
+		err = json.Unmarshal(nameSchedules(out), &list)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("tc -j -s qdisc show: %w", err)
+	}
+	return list, nil
+}
+
+// OfGate says whether a qdisc of [Qdiscs] is one that the user did not make.
+func OfGate(q map[string]any) bool { return gate.Owns(handleOf(q)) }
 
 // nameSchedules makes JSON of what iproute2 before 6.7 writes about taprio: a
 // schedule that waits for its base time is a member without a name.

@@ -63,7 +63,8 @@ type Case struct {
 	LatenessNs   Percentiles                 `json:"lateness_ns"`
 	HostCeiling  *Ceiling                    `json:"host_ceiling,omitempty"`
 	Expectations []Expectation               `json:"expectations"`
-	Setup        *CardSetup                  `json:"setup,omitempty"` // simulate only
+	Setup        *CardSetup                  `json:"setup,omitempty"`  // simulate only
+	Replay       *Replay                     `json:"replay,omitempty"` // live replay only
 
 	title    string // the swept values, for people
 	degraded bool   // the host could not keep up
@@ -152,7 +153,8 @@ func (r *Result) WriteJSON(w io.Writer) error {
 	return e.Encode(r)
 }
 
-func percentiles(h *hdrhistogram.Histogram) Percentiles {
+// PercentilesOf reads a histogram off.
+func PercentilesOf(h *hdrhistogram.Histogram) Percentiles {
 	return Percentiles{
 		Count: h.TotalCount(),
 		P50:   h.ValueAtPercentile(50),

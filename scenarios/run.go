@@ -43,7 +43,7 @@ func Run(ctx context.Context, s *format.Scenario, o Options) (*Result, error) {
 		Kernel: o.Kernel, Clock: "real", Backpressure: string(way), Laws: Laws{Violations: []string{}},
 	}
 	if r.Kernel == (Kernel{}) {
-		r.Kernel = Kernel{Mode: string(format.KernelHost), Release: release(), Reason: "asked for"}
+		r.Kernel = HostKernel("asked for")
 	}
 	if o.Virtual {
 		r.Clock = "virtual"
@@ -129,7 +129,7 @@ func runCase(ctx context.Context, p *format.Case, o *Options, r *Result) (c *Cas
 		return nil, err
 	}
 	for _, k := range t.cards {
-		n, err := k.result(o.Way)
+		n, err := ReadCard(k.spec.Device, k.Card, o.Way)
 		if err != nil {
 			return nil, err
 		}
@@ -139,13 +139,13 @@ func runCase(ctx context.Context, p *format.Case, o *Options, r *Result) (c *Cas
 			r.Laws.Violations = append(r.Laws.Violations, where(c, k.spec.ID()+": "+err.Error()))
 		}
 	}
-	c.LatenessNs = percentiles(t.loop.Lateness())
+	c.LatenessNs = PercentilesOf(t.loop.Lateness())
 	return c, nil
 }
 
-// result reads a card off, after the loop has ended.
-func (c *card) result(way emulator.Way) (*NIC, error) {
-	n := nicResult(c.spec.Device, c.NIC())
+// ReadCard reads a card off, after its loop has ended.
+func ReadCard(device string, c *emulator.Card, way emulator.Way) (*NIC, error) {
+	n := nicResult(device, c.NIC())
 	var err error
 	if n.BelowQdiscDropped, err = c.BelowQdiscDropped(); err != nil {
 		return nil, err
@@ -153,7 +153,7 @@ func (c *card) result(way emulator.Way) (*NIC, error) {
 	n.drop("link_loss", c.Lost())
 	n.drop("kernel_refused", c.Refused())
 	if way == emulator.Gate {
-		p := percentiles(c.Excess())
+		p := PercentilesOf(c.Excess())
 		n.GateExcessBytes = &p
 		n.GateRescues = c.GateStats().Rescues
 	}

@@ -277,7 +277,7 @@ func (r *cardRun) result() modelRun {
 
 func (m *cardMeter) result(seconds float64) *workload.Result {
 	goodput, pps := float64(m.payload)*8/seconds, float64(m.packets)/seconds
-	p := percentiles(m.hist)
+	p := PercentilesOf(m.hist)
 	return &workload.Result{
 		Kind: format.Kind(strings.SplitN(m.name, "-", 2)[0]), GoodputBPS: &goodput, PPS: &pps, Lost: &m.lost,
 		LatencyNS: &workload.Latency{Count: p.Count, P50: p.P50, P90: p.P90, P99: p.P99, P999: p.P999, Max: p.Max, Between: m.between},

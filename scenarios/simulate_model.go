@@ -188,7 +188,7 @@ func (n *NIC) readModel(s *stack.Stack, legs *stack.Legs) {
 		n.SentPackets += s.NIC.Queue(q).Packets
 	}
 	for _, l := range legs.All() {
-		n.LegsNs = append(n.LegsNs, Leg{l.Name, l.From, l.To, percentiles(l.Hist)})
+		n.LegsNs = append(n.LegsNs, Leg{l.Name, l.From, l.To, PercentilesOf(l.Hist)})
 	}
 }
 

@@ -329,7 +329,7 @@ func (l *rrLoad) result() *workload.Result {
 }
 
 func exchangeResult(kind format.Kind, x *source.Exchange, between string) *workload.Result {
-	p := percentiles(x.Latency)
+	p := PercentilesOf(x.Latency)
 	return &workload.Result{Kind: kind, LatencyNS: &workload.Latency{
 		Count: p.Count, P50: p.P50, P90: p.P90, P99: p.P99, P999: p.P999, Max: p.Max, Between: between,
 	}}

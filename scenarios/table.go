@@ -93,11 +93,14 @@ func tableRows(cases []*Case) []row {
 	for _, name := range sortedKeys(first.Workloads) {
 		rows = append(rows, workloadRows(name)...)
 	}
+	if first.Replay != nil {
+		rows = append(rows, replayRows()...)
+	}
 	for _, id := range sortedKeys(first.NICs) {
 		rows = append(rows, nicRows(id)...)
 	}
 	return append(rows,
-		row{"host", "timers late, p99", func(c *Case) string { return formatNs(c.LatenessNs.P99) }},
+		row{"host", "timers late, p99", func(c *Case) string { return formatNs(c.timersLate().P99) }},
 		row{"host", "carries at most", func(c *Case) string {
 			if c.HostCeiling == nil {
 				return ""

@@ -102,7 +102,7 @@ func (t *topology) addCard(ctx context.Context, s *format.Scenario, spec *format
 	k := &card{Card: c, spec: spec, ns: ns}
 	t.cards = append(t.cards, k)
 	for _, line := range spec.TCCommands() {
-		if err := k.tc(ctx, line); err != nil {
+		if err := TC(ctx, ns, line); err != nil {
 			return err
 		}
 	}
@@ -134,9 +134,10 @@ func configure(d *nic.Device, spec *format.NIC) error {
 	return d.Check()
 }
 
-// tc runs one tc command as a person would type it.
-func (c *card) tc(ctx context.Context, args []string) error {
-	out, err := c.ns.Command(ctx, append([]string{"tc"}, args...)...).CombinedOutput()
+// TC runs one tc command in a namespace as a person would type it, without the
+// "tc". A refusal is a *KernelError.
+func TC(ctx context.Context, ns *netns.NS, args []string) error {
+	out, err := ns.Command(ctx, append([]string{"tc"}, args...)...).CombinedOutput()
 	if err == nil {
 		return nil
 	}

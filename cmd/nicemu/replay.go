@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"nicemu/devices"
+	"nicemu/devices/nic"
 	"nicemu/devices/units"
 	"nicemu/replay"
 	"nicemu/replay/trace"
@@ -22,13 +23,14 @@ type replayFlags struct {
 	replay.Options
 	set                                            []string
 	linkTrace, jsonFile, logFile, wireFile, series string
+	live                                           liveFlags
 }
 
 func replayCommand() *cobra.Command {
 	f := &replayFlags{}
 	cmd := &cobra.Command{
 		Use:   "replay FILE...",
-		Short: "Send captures through a card model in virtual time and see what it does to every frame",
+		Short: "Send captures through a card model, in virtual time or live, and see what it does to them",
 		Long: `Send captures through a card model in virtual time: when each frame left the
 wire, how long it waited where, what BQL and the rings did, what was dropped and
 why. Captures are pcap or pcapng, also in gzip; - is standard input. Several are
@@ -44,13 +46,23 @@ all times of the frame in ns, d dropped, with the reason. --write has what left
 the wire as pcapng, one interface for each queue. The same command writes the
 same bytes every time.
 
+--live replays in real time into the genuine qdisc of an emulated card, in a
+namespace of its own or in --netns, as tcpreplay does; with --side wire the card
+receives the frames. --queue-by then gives a frame's priority (SO_PRIORITY), which
+the root qdisc maps to a queue: PCP, or the upper three bits of DSCP, or what
+--queue-map says. At --top-speed frames wait for room; else a frame goes when it
+is due, and the qdisc drops what it has no room for.
+
 Exit status: 0, 1 for a mistake in the command or a capture (what came before it
-is replayed), 3 if frames or bytes got lost in the books, 130 after Ctrl-C.`,
+is replayed), 2 if the kernel lacks or refuses something, 3 if frames or bytes got
+lost in the books, 130 after Ctrl-C.`,
 		Example: `  nicemu replay trace.pcap --device i210
   nicemu replay trace.pcap --device ixgbe --speed 10x --qdisc fq_codel --log trace.log
   nicemu replay a.pcapng b.pcapng --per-queue --device i210 --set qav=on
   nicemu replay tsn.pcap --device i210 --set qav=on --set queue0.txtime=on --queue-by pcp --launch-time
-  nicemu replay trace.pcap --device generic --top-speed --write wire.pcapng --json -`,
+  nicemu replay trace.pcap --device generic --top-speed --write wire.pcapng --json -
+  sudo nicemu replay trace.pcap --live --device i210 --tc "qdisc replace dev {dev} root fq_codel"
+  sudo nicemu replay trace.pcap --live --netns dut --side wire --speed 2x`,
 		Args: cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error { return f.run(cmd, args) },
 	}
@@ -84,9 +96,10 @@ is replayed), 3 if frames or bytes got lost in the books, 130 after Ctrl-C.`,
 	fl.StringVar(&f.wireFile, "write", "", "write what left the wire to `FILE`, pcapng")
 	fl.StringVar(&f.series, "series", "", "write what queues, rings and BQL held over time to `FILE`, CSV, or JSON if it ends in .json")
 	fl.TextVar(&f.SeriesInterval, "series-interval", units.Millisecond, "`time` between samples")
+	f.live.register(fl)
 	completions := map[string][]string{
 		"device": devices.Names(), "queue-by": {"hash", "pcp", "dscp", "interface", "fixed:"},
-		"offload": {"keep", "segment"}, "qdisc": {"none", "fifo", "fq_codel"},
+		"offload": {"keep", "segment"}, "qdisc": {"none", "fifo", "fq_codel"}, "side": {"qdisc", "wire"},
 	}
 	for name, words := range completions {
 		cmd.RegisterFlagCompletionFunc(name, cobra.FixedCompletions(words, cobra.ShellCompDirectiveNoFileComp))
@@ -106,17 +119,11 @@ func (f *replayFlags) run(cmd *cobra.Command, files []string) (err error) {
 	}
 	o := &f.Options
 	o.Files = files
-	if o.Device, err = devices.New(o.Name); err != nil {
+	if err := f.live.check(cmd); err != nil {
 		return err
 	}
-	for _, s := range f.set {
-		key, value, ok := strings.Cut(s, "=")
-		if !ok {
-			return fmt.Errorf("--set %q: expected knob=value", s)
-		}
-		if err := o.Device.Set(strings.TrimSpace(key), value); err != nil {
-			return err
-		}
+	if o.Device, err = f.device(); err != nil {
+		return err
 	}
 	if f.linkTrace != "" {
 		if o.Link, err = trace.Open(f.linkTrace); err != nil {
@@ -125,6 +132,9 @@ func (f *replayFlags) run(cmd *cobra.Command, files []string) (err error) {
 		for _, warning := range o.Link.Warnings() {
 			fmt.Fprintf(cmd.ErrOrStderr(), "nicemu: warning: %v\n", warning)
 		}
+	}
+	if f.live.on {
+		return f.runLive(cmd, c)
 	}
 	p := progress(c)
 	o.Progress = slowly(func(now replay.Progress) {
@@ -142,6 +152,24 @@ func (f *replayFlags) run(cmd *cobra.Command, files []string) (err error) {
 		return err
 	}
 	return errors.Join(reportReplay(cmd, r, f.jsonFile), err)
+}
+
+// device is the card as the flags have it.
+func (f *replayFlags) device() (*nic.Device, error) {
+	d, err := devices.New(f.Name)
+	if err != nil {
+		return nil, err
+	}
+	for _, s := range f.set {
+		key, value, ok := strings.Cut(s, "=")
+		if !ok {
+			return nil, fmt.Errorf("--set %q: expected knob=value", s)
+		}
+		if err := d.Set(strings.TrimSpace(key), value); err != nil {
+			return nil, err
+		}
+	}
+	return d, nil
 }
 
 // reportReplay writes the result as asked for and turns its verdict into the exit status.

@@ -1,0 +1,186 @@
+package liveplay
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"nicemu/devices/engine"
+	"nicemu/emulator"
+	"nicemu/replay"
+	"nicemu/replay/capture"
+	"nicemu/scenarios"
+	"nicemu/scenarios/workload"
+)
+
+// lateLimit is the 99th percentile of lateness above which the host counts as
+// too slow, as in scenarios.
+const lateLimit = 500 * time.Microsecond
+
+// result reads everything off, after the loop has ended.
+func (p *play) result(ctx context.Context) (*scenarios.Result, error) {
+	o, b := p.o, p.bench
+	did := p.sender.sums()
+	c := &scenarios.Case{
+		Params: map[string]any{}, VirtualS: p.spanS, NICs: map[string]*scenarios.NIC{}, Expectations: []scenarios.Expectation{},
+		Replay: p.played(&did),
+	}
+	if did.late != nil && !o.Schedule.TopSpeed {
+		c.LatenessNs = scenarios.PercentilesOf(did.late)
+	}
+	r := &scenarios.Result{
+		Schema: 1, Scenario: "replay", Seed: int64(o.Seed), Verdict: scenarios.VerdictOK, Reasons: []string{},
+		Kernel: scenarios.HostKernel("--live replays in this machine's kernel"),
+		Clock:  "real", Backpressure: string(o.Way), Laws: scenarios.Laws{Violations: []string{}},
+		Cases: []*scenarios.Case{c},
+	}
+	card, err := scenarios.ReadCard(o.Name, b.card, o.Way)
+	if err != nil {
+		return nil, err
+	}
+	c.NICs[id(b.card)] = card
+	p.audit(r, b.card)
+	if b.far != nil {
+		far, err := scenarios.ReadCard(o.Name, b.far, o.Way)
+		if err != nil {
+			return nil, err
+		}
+		c.NICs[id(b.far)] = far
+		p.audit(r, b.far)
+	}
+	c.Workloads = map[string]*workload.Result{"replay": p.workload(card, c.Replay)}
+	if err := p.qdiscs(ctx, r, c, card); err != nil {
+		return nil, err
+	}
+	p.judge(r, c)
+	return r, nil
+}
+
+func id(c *emulator.Card) string { return c.TAP().NS().Name() + "/" + c.TAP().Name() }
+
+func (p *play) played(did *sums) *scenarios.Replay {
+	o, s := p.o, p.reader.stream
+	x := &scenarios.Replay{
+		Side: string(o.Side), Netns: p.bench.ns.Name(), Dev: p.bench.card.TAP().Name(), Peer: o.Peer,
+		Device: o.Name, Set: map[string]string{}, TC: append([]string{}, o.TC...),
+		Schedule: o.Schedule.String(), Loop: max(1, o.Loop), From: o.From.String(), To: o.To.String(),
+		QueueBy: o.Queues.String(), Offload: o.Offload, MSS: o.MSS, MTU: o.MTU, LinkTrace: o.Link != nil,
+		StreamStats: s.Stats(), Captures: s.Files(), Policy: replay.Policy + "; " + capture.Policy,
+		Refused: p.reader.refused, ENOBUFS: did.refused.Frames, Starved: did.starved,
+		TimersLateNs: scenarios.PercentilesOf(p.bench.loop.Lateness()),
+	}
+	if o.PerQueue {
+		x.QueueBy = "file"
+	}
+	for _, k := range o.Device.Knobs() {
+		if k.Given() {
+			x.Set[k.Key] = k.Value()
+		}
+	}
+	sum := did.accepted.Plus(did.refused)
+	x.Injected, x.InjectedBytes = sum.Frames, sum.Bytes
+	if x.SpanS = float64(did.span) / float64(engine.Second); x.SpanS > 0 {
+		x.PPS = float64(x.Injected) / x.SpanS
+		x.BPS = 8 * float64(x.InjectedBytes) / x.SpanS
+	}
+	return x
+}
+
+// workload is what came out at the other end: of the card, or in the kernel.
+func (p *play) workload(card *scenarios.NIC, x *scenarios.Replay) *workload.Result {
+	frames, bytes := card.Sent, card.SentBytes
+	if p.o.Side == Wire {
+		frames, bytes = card.Received, card.ReceivedBytes
+	}
+	w := &workload.Result{Kind: "replay"}
+	if p.spanS > 0 {
+		bps, pps := 8*float64(bytes)/p.spanS, float64(frames)/p.spanS
+		w.GoodputBPS, w.PPS = &bps, &pps
+	}
+	lost := int64(x.Injected) - int64(frames)
+	lost = max(0, lost-int64(card.Queued))
+	w.Lost = &lost
+	return w
+}
+
+// audit checks the card's own books.
+func (p *play) audit(r *scenarios.Result, c *emulator.Card) {
+	r.Laws.Checked++
+	if err := c.NIC().Audit(); err != nil {
+		r.Laws.Violations = append(r.Laws.Violations, id(c)+": "+err.Error())
+	}
+}
+
+// qdiscs reads the qdiscs, leaves out the gate's, and holds what went in
+// against what came out.
+func (p *play) qdiscs(ctx context.Context, r *scenarios.Result, c *scenarios.Case, card *scenarios.NIC) error {
+	b, x := p.bench, c.Replay
+	list, err := scenarios.Qdiscs(ctx, b.ns, b.card.TAP().Name())
+	if err != nil {
+		return err
+	}
+	c.Qdiscs = []map[string]any{}
+	for _, q := range list {
+		if !scenarios.OfGate(q) {
+			q["netns"], q["dev"] = b.ns.Name(), b.card.TAP().Name()
+			c.Qdiscs = append(c.Qdiscs, q)
+		}
+	}
+	say := func(format string, args ...any) {
+		r.Laws.Violations = append(r.Laws.Violations, fmt.Sprintf(format, args...))
+	}
+	if made := x.Frames; p.reader.err == nil && made != x.Injected+sum(x.Refused) {
+		say("%d frames made of the captures, %d injected, refused %v", made, x.Injected, x.Refused)
+	}
+	if p.o.Side == Wire {
+		if n := b.card.NIC().Stats(); n.Arrived.Frames != x.Injected {
+			say("%d frames put on the wire, %d arrived", x.Injected, n.Arrived.Frames)
+		}
+		return nil
+	}
+	dropped, backlog := counts(list)
+	x.Passed = b.card.Passed() - p.before
+	x.QdiscDropped, x.QdiscBacklog = dropped-b.card.GateStats().Kicks, backlog
+	if p.tree != tree(list) {
+		r.Reasons = append(r.Reasons, "somebody changed the qdiscs meanwhile: their counters began anew, so frames cannot be accounted for")
+		return nil
+	}
+	out := x.Passed + x.QdiscDropped + x.QdiscBacklog
+	if out < x.Injected {
+		say("injected %d, but left the qdisc %d + dropped by it %d + still in it %d = %d", x.Injected, x.Passed, x.QdiscDropped, x.QdiscBacklog, out)
+	} else {
+		x.OtherFrames = out - x.Injected
+	}
+	return nil
+}
+
+func sum(counts map[string]uint64) (n uint64) {
+	for _, c := range counts {
+		n += c
+	}
+	return n
+}
+
+// judge gives the verdict and its reasons.
+func (p *play) judge(r *scenarios.Result, c *scenarios.Case) {
+	degrade := func(format string, args ...any) {
+		r.Verdict = scenarios.VerdictDegraded
+		r.Reasons = append(r.Reasons, fmt.Sprintf(format, args...))
+	}
+	if p.o.Way == emulator.Lossy {
+		r.Reasons = append(r.Reasons, "back-pressure is off (lossy): frames are lost below the qdisc, figures of queue management mean nothing")
+	}
+	if err := p.reader.err; err != nil {
+		degrade("%v; what came before it was replayed", err)
+	}
+	if late := time.Duration(c.LatenessNs.P99); late > lateLimit {
+		degrade("the host sent 1 %% of the frames more than %v late (limit %v)", late.Round(time.Microsecond), lateLimit)
+	}
+	if p.stuck {
+		degrade("nothing moved for %v: frames are queued", drainPatience)
+	}
+	for _, v := range r.Laws.Violations {
+		r.Verdict = scenarios.VerdictFailed
+		r.Reasons = append(r.Reasons, "law: "+v)
+	}
+}
