@@ -22,6 +22,7 @@ func Init() {
 	if os.Getpid() != 1 || os.Getenv(initMarker) == "" {
 		return
 	}
+	runtime.LockOSThread() // scheduling is a thread's
 	preferInit()
 	s := &initState{}
 	if err := s.run(); err != nil {
@@ -37,11 +38,21 @@ func Init() {
 // output leaves the guest before the command goes on: a program that spins holds
 // the processor for ever in virtual time. Children are not preferred.
 func preferInit() {
-	runtime.LockOSThread()
-	unix.SchedSetAttr(0, &unix.SchedAttr{
-		Size:   unix.SizeofSchedAttr,
-		Policy: unix.SCHED_FIFO, Priority: 1, Flags: unix.SCHED_FLAG_RESET_ON_FORK,
-	}, 0) // of no consequence otherwise
+	schedule(unix.SchedAttr{Policy: unix.SCHED_FIFO, Priority: 1, Flags: unix.SCHED_FLAG_RESET_ON_FORK})
+}
+
+// deferInit lets everybody else run first. Who collects a process clears its
+// files out of /proc, and waits for others who do the same (a thread of it that
+// ends, fs/dcache.c shrink_dcache_parent) by giving way, which is in vain if
+// they may not run or if no time passes that could be theirs.
+func deferInit() {
+	schedule(unix.SchedAttr{Policy: unix.SCHED_IDLE})
+	unix.RawSyscall(unix.SYS_SCHED_YIELD, 0, 0, 0)
+}
+
+func schedule(a unix.SchedAttr) {
+	a.Size = unix.SizeofSchedAttr
+	unix.SchedSetAttr(0, &a, 0) // without it the guest is slower to speak, no more
 }
 
 // powerOff ends the guest. What the command wrote below JobDir reaches the host.
@@ -173,7 +184,12 @@ func (s *initState) runCommand(stdin *os.File) error {
 				return err
 			}
 		}
+		if fds[2].Revents == 0 && fds[3].Revents == 0 {
+			continue
+		}
+		deferInit()
 		status, ended := reap(child)
+		preferInit()
 		if !ended {
 			continue
 		}
