@@ -12,18 +12,25 @@ export PATH := $(CURDIR)/bin/toolchain/bin:$(PATH):/usr/sbin:/sbin
 
 # Programs that runs and tests use, and the package each comes from.
 PROGRAMS := ip:iproute2 tc:iproute2 iperf3:iperf3 ping:iputils-ping tshark:tshark capinfos:wireshark-common
+# The lab kernel is built with these; gencat stands for the C library to link with.
+PROGRAMS += bc:bc bison:bison flex:flex gcc:gcc gencat:libc6-dev ld:binutils make:make patch:patch xz:xz-utils
 
 .PHONY: build run test bench lint clean deps
 
 build: deps
 	go build -trimpath -ldflags "-X main.version=$(VERSION)" -o $(BIN) ./cmd/nicemu
 
-# A short tour: what this machine can do, then the first experiment.
+# A short tour: an experiment in this machine's kernel in real time, then two in
+# the lab kernel in virtual time. The first time, that is built: minutes.
 run: build
 	$(BIN) run bql-latency
+	$(BIN) lab build
+	$(BIN) run fq-codel-latency --kernel lab
+	$(BIN) run igb-qav --kernel lab
 
 # Everything; `make test SHORT=-short` leaves out what takes long or needs root.
-test: deps
+test: build
+	@[ -n "$(SHORT)" ] || $(BIN) lab build
 	go vet ./...
 	go test $(SHORT) -timeout 20m ./...
 
