@@ -128,6 +128,10 @@ func Run(ctx context.Context, o Options) (r *scenarios.Result, err error) {
 		runtime.GOMAXPROCS(2)
 		defer runtime.GOMAXPROCS(1)
 	}
+	if o.Link != nil {
+		trace.NewLink(o.Link).Attach(o.Device)
+	}
+	defer hurry()()
 	b, err := newBench(ctx, &o)
 	if err != nil {
 		return nil, err

@@ -8,7 +8,6 @@ import (
 	"nicemu/devices/engine"
 	"nicemu/emulator"
 	"nicemu/replay"
-	"nicemu/replay/capture"
 	"nicemu/scenarios"
 	"nicemu/scenarios/workload"
 )
@@ -65,7 +64,7 @@ func (p *play) played(did *sums) *scenarios.Replay {
 		Device: o.Name, Set: map[string]string{}, TC: append([]string{}, o.TC...),
 		Schedule: o.Schedule.String(), Loop: max(1, o.Loop), From: o.From.String(), To: o.To.String(),
 		QueueBy: o.Queues.String(), Offload: o.Offload, MSS: o.MSS, MTU: o.MTU, LinkTrace: o.Link != nil,
-		StreamStats: s.Stats(), Captures: s.Files(), Policy: replay.Policy + "; " + capture.Policy,
+		StreamStats: s.Stats(), Captures: s.Files(), Policy: replay.Policy,
 		Refused: p.reader.refused, ENOBUFS: did.refused.Frames, Starved: did.starved,
 		TimersLateNs: scenarios.PercentilesOf(p.bench.loop.Lateness()),
 	}
