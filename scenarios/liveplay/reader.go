@@ -149,8 +149,6 @@ func refuse(f *nic.Frame, mtu int) string {
 	const etherLen, vlanLen = 14, 4
 	tagged := len(f.Data) >= etherLen && f.Data[12] == 0x81 && f.Data[13] == 0
 	switch {
-	case f.Len < etherLen:
-		return "shorter_than_a_header"
 	case f.Segs > 1, f.Len <= mtu+etherLen, tagged && f.Len == mtu+etherLen+vlanLen:
 		return ""
 	}
