@@ -1,6 +1,7 @@
 package liveplay
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -189,16 +190,21 @@ func (p *play) run(ctx context.Context) error {
 	if err := p.look(ctx); err != nil {
 		return err
 	}
+	select {
+	case <-p.reader.begun:
+	case <-ctx.Done():
+		return ctx.Err()
+	}
 	began := time.Now()
 	if err := b.loop.Do(func() { p.before = b.card.Passed(); p.sender.start() }); err != nil {
-		return errors.Join(err, b.halt())
+		return cmp.Or(b.halt(), err)
 	}
 	if err := p.watch(ctx); err != nil {
-		return errors.Join(err, b.halt())
+		return cmp.Or(b.halt(), err) // the loop's own failure says more
 	}
 	err := p.drain(ctx)
 	p.spanS = time.Since(began).Seconds()
-	return errors.Join(err, b.halt())
+	return cmp.Or(b.halt(), err)
 }
 
 // watch waits for the sender to end.
@@ -208,7 +214,10 @@ func (p *play) watch(ctx context.Context) error {
 	for began := time.Now(); ; {
 		select {
 		case <-p.sender.done():
-			return p.sender.sums().err
+			if err := p.sender.sums().err; err != nil {
+				return &scenarios.KernelError{What: "sending on " + p.bench.card.TAP().Name(), Err: err}
+			}
+			return nil
 		case <-p.bench.done:
 			return emulator.ErrStopped
 		case <-ctx.Done():

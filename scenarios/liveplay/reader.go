@@ -3,6 +3,7 @@ package liveplay
 import (
 	"context"
 	"io"
+	"sync"
 
 	"nicemu/devices/engine"
 	"nicemu/devices/nic"
@@ -42,7 +43,8 @@ type reader struct {
 	vnet   bool // each frame has a virtio_net_hdr in front
 
 	full, free chan *batch
-	frame      nic.Frame // read, but not yet in a batch
+	begun      chan struct{} // closed when there is a batch, or will be none
+	frame      nic.Frame     // read, but not yet in a batch
 	pending    bool
 	due        engine.Time
 	refused    map[string]uint64
@@ -53,6 +55,7 @@ func newReader(s *replay.Stream, mtu int, vnet bool) *reader {
 	r := &reader{
 		stream: s, mtu: mtu, vnet: vnet,
 		full: make(chan *batch, batches), free: make(chan *batch, batches),
+		begun:   make(chan struct{}),
 		refused: map[string]uint64{},
 	}
 	for range batches {
@@ -63,6 +66,8 @@ func newReader(s *replay.Stream, mtu int, vnet bool) *reader {
 
 // run reads to the end, or until ctx ends.
 func (r *reader) run(ctx context.Context) {
+	begin := sync.OnceFunc(func() { close(r.begun) })
+	defer begin()
 	defer close(r.full)
 	for {
 		select {
@@ -74,6 +79,7 @@ func (r *reader) run(ctx context.Context) {
 			if !more {
 				return
 			}
+			begin()
 		case <-ctx.Done():
 			r.err = ctx.Err()
 			return

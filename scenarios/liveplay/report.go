@@ -16,6 +16,9 @@ import (
 // too slow, as in scenarios.
 const lateLimit = 500 * time.Microsecond
 
+// policy adds to what replays do with packets that are out of the ordinary.
+const policy = replay.Policy + "; longer than the interface's MTU and no GSO packet: refused; truncated: the missing bytes are zeros"
+
 // result reads everything off, after the loop has ended.
 func (p *play) result(ctx context.Context) (*scenarios.Result, error) {
 	o, b := p.o, p.bench
@@ -64,7 +67,7 @@ func (p *play) played(did *sums) *scenarios.Replay {
 		Device: o.Name, Set: map[string]string{}, TC: append([]string{}, o.TC...),
 		Schedule: o.Schedule.String(), Loop: max(1, o.Loop), From: o.From.String(), To: o.To.String(),
 		QueueBy: o.Queues.String(), Offload: o.Offload, MSS: o.MSS, MTU: o.MTU, LinkTrace: o.Link != nil,
-		StreamStats: s.Stats(), Captures: s.Files(), Policy: replay.Policy,
+		StreamStats: s.Stats(), Captures: s.Files(), Policy: policy,
 		Refused: p.reader.refused, ENOBUFS: did.refused.Frames, Starved: did.starved,
 		TimersLateNs: scenarios.PercentilesOf(p.bench.loop.Lateness()),
 	}
