@@ -93,7 +93,8 @@ func tcpreplayRate(t *testing.T, way emulator.Way, file string) float64 {
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() { ended <- loop.Run(ctx) }()
-	out, err := ns.Command(t.Context(), "tcpreplay", "-t", "-i", "eth0", file).CombinedOutput()
+	// With the priority that nicemu gives itself.
+	out, err := ns.Command(t.Context(), "chrt", "--fifo", "1", "tcpreplay", "-t", "-i", "eth0", file).CombinedOutput()
 	stop()
 	if err := <-ended; err != nil {
 		t.Error(err)

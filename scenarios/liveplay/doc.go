@@ -9,6 +9,7 @@
 //	reader     a goroutine reads ahead into a ring of batches          (reader.go)
 //	offload    GSO packets get what the kernel needs to segment them   (offload.go)
 //	pace       the live loop's timers send each when it is due         (pace.go)
+//	flood      or, at top speed, a thread beside the loop              (flood.go)
 //	socket     sendmmsg                                                (socket.go)
 //	arrive     or the card's receive half                              (arrive.go)
 //	drain      until qdisc and card are empty                          (drain.go)

@@ -9,8 +9,8 @@ import (
 
 // hurry gives all threads of the process the loop's real-time priority, until
 // calm. Every 10 ms the Go scheduler takes the processor from a goroutine that
-// runs, the loop's too, and another of its threads has to give it back; and the
-// loop has nothing to send while the reader waits for a core. Without the right
+// runs, the loop's too, and another of its threads has to give it back; and there
+// is nothing to send while the reader waits for a core. Without the right
 // to hurry the replay is as precise as the host allows.
 func hurry() (calm func()) {
 	setScheduler(&unix.SchedAttr{Size: unix.SizeofSchedAttr, Policy: unix.SCHED_FIFO, Priority: 1})

@@ -185,7 +185,14 @@ func (p *play) run(ctx context.Context) error {
 			return err
 		}
 		defer s.close()
-		p.sender = newPacer(b.loop, p.reader, s)
+		if p.sender = newPacer(b.loop, p.reader, s); o.Schedule.TopSpeed {
+			f := newFlood(reading, p.reader, s)
+			defer func() {
+				stop()
+				f.wait()
+			}()
+			p.sender = f
+		}
 	}
 	if err := p.look(ctx); err != nil {
 		return err

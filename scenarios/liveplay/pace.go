@@ -13,9 +13,6 @@ const (
 	head = engine.Millisecond
 	// retry is how long a starved sender waits for its reader.
 	retry = 100 * engine.Microsecond
-	// full is how long a sender waits for room in the socket's buffer, half of
-	// which 10 Gbit/s need 45 µs for.
-	full = 20 * engine.Microsecond
 	// longestLate is the largest lateness told from larger ones.
 	longestLate = 1000 * engine.Second
 )
@@ -90,9 +87,6 @@ func (t *timing) record(due, now engine.Time) {
 // pacer sends every packet through the qdisc when it is due, from a timer of
 // the live loop. Packets that are due together go together, burst by burst;
 // between bursts the loop turns, so that the card is never kept waiting.
-//
-// At top speed all are due at once, and wait for room in the socket's buffer. A
-// thread of its own would not be faster: each frame would wake the loop.
 type pacer struct {
 	timing
 	socket *socket
@@ -109,35 +103,24 @@ func (p *pacer) fire() {
 	if len(ps) == 0 {
 		return
 	}
-	n, err := p.socket.fitting(ps[:p.ready(ps)])
-	if n > 0 {
-		err = p.socket.send(p.in.slab(), ps[:n])
-	}
-	if err != nil {
-		p.end(err)
-		return
-	}
-	now := p.loop.Clock()
-	for i := range n {
-		p.record(p.origin+ps[i].due, now)
-	}
-	p.in.skip(n)
-	if ps = p.next(); len(ps) == 0 {
-		return
-	}
-	at := max(p.origin+ps[0].due, now)
-	if n == 0 && at == now {
-		at += full
-	}
-	p.loop.Engine().At(&p.timer, at)
-}
-
-// ready is how many of the packets are due and may go in one call.
-func (p *pacer) ready(ps []packet) (n int) {
-	now := p.loop.Clock()
+	now, n := p.loop.Clock(), 0
 	for most := take(ps); n < most && p.origin+ps[n].due <= now; n++ {
 	}
-	return n
+	if n > 0 {
+		if err := p.socket.send(p.in.slab(), ps[:n]); err != nil {
+			p.end(err)
+			return
+		}
+		now = p.loop.Clock()
+		for i := range n {
+			p.record(p.origin+ps[i].due, now)
+		}
+		p.in.skip(n)
+		if ps = p.next(); len(ps) == 0 {
+			return
+		}
+	}
+	p.loop.Engine().At(&p.timer, max(p.origin+ps[0].due, now))
 }
 
 func (p *pacer) sums() sums {

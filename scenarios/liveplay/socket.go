@@ -20,8 +20,7 @@ const burst = 64
 type socket struct {
 	fd       int
 	priority int
-	endless  bool // the buffer is never full: the qdisc decides what it takes
-	buffer   int  // SO_SNDBUF as the kernel counts it
+	buffer   int // SO_SNDBUF as the kernel counts it
 
 	messages [burst]message
 	vectors  [burst]unix.Iovec
@@ -41,7 +40,7 @@ const endlessBuffer = 1 << 29
 // openSocket opens a socket in ns. What is on its way is bounded by the kernel's
 // default buffer, as for any program, or by the qdisc alone.
 func openSocket(ns *netns.NS, ifindex int, vnet, endless bool) (s *socket, err error) {
-	s = &socket{fd: -1, endless: endless}
+	s = &socket{fd: -1}
 	err = ns.Do(func() (err error) {
 		if s.fd, err = unix.Socket(unix.AF_PACKET, unix.SOCK_RAW|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0); err != nil {
 			return err
@@ -127,9 +126,6 @@ func one(p *packet) nic.Count { return nic.Count{Frames: 1, Bytes: uint64(p.wire
 // takes one as long as those before do not fill it. It is 0 until the buffer is
 // half empty.
 func (s *socket) fitting(ps []packet) (int, error) {
-	if s.endless {
-		return len(ps), nil
-	}
 	used, err := unix.IoctlGetInt(s.fd, unix.SIOCOUTQ)
 	if err != nil {
 		return 0, os.NewSyscallError("SIOCOUTQ", err)
