@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -13,6 +14,7 @@ import (
 
 	"nicemu/devices/nic"
 	"nicemu/emulator"
+	"nicemu/emulator/gate"
 	"nicemu/scenarios"
 )
 
@@ -66,10 +68,21 @@ func (p *play) state(h *netlink.Handle) (s state, err error) {
 	if err != nil {
 		return s, err
 	}
+	var all, gated uint64
+	found := false
 	for _, q := range list {
-		if st := q.Attrs().Statistics; st != nil && st.Queue != nil {
-			s.queued += uint64(st.Queue.Qlen)
+		st := q.Attrs().Statistics
+		if st == nil || st.Queue == nil {
+			continue
 		}
+		all += uint64(st.Queue.Qlen)
+		if gate.Owns(q.Attrs().Handle) && selects(q.Type()) {
+			found = true
+			gated += uint64(st.Queue.Qlen)
+		}
+	}
+	if s.queued = all; found {
+		s.queued = gated
 	}
 	return s, p.bench.loop.Do(func() {
 		for _, c := range []*emulator.Card{p.bench.card, p.bench.far} {
@@ -103,16 +116,29 @@ func tree(list []map[string]any) string {
 	return b.String()
 }
 
-// counts is what all qdiscs together dropped and still hold: a root counts every
-// drop below it. The kicks of the gate, which are no frames, are not for it to
-// say.
+// selects says whether a qdisc of the gate is one of the uppermost, through
+// which all frames go. What stands above may count kicks as frames.
+func selects(kind string) bool { return kind == "prio" || kind == "htb" }
+
+// counts is what the qdiscs dropped and still hold. Where there is a gate its
+// uppermost qdiscs have it, which count every drop below them, and those of
+// kicks, which are not for this to say; else the root has.
 func counts(list []map[string]any) (dropped, backlog uint64) {
+	gated := func(q map[string]any) bool {
+		kind, _ := q["kind"].(string)
+		return scenarios.OfGate(q) && selects(kind)
+	}
+	root := func(q map[string]any) bool { return q["root"] == true }
+	which := root
+	if slices.ContainsFunc(list, gated) {
+		which = gated
+	}
 	for _, q := range list {
-		if q["root"] == true {
+		if which(q) {
 			drops, _ := q["drops"].(float64)
 			qlen, _ := q["qlen"].(float64)
-			return uint64(drops), uint64(qlen)
+			dropped, backlog = dropped+uint64(drops), backlog+uint64(qlen)
 		}
 	}
-	return 0, 0
+	return dropped, backlog
 }
