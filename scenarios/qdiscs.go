@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"regexp"
 	"strconv"
 	"strings"
 	"time"
@@ -137,7 +138,7 @@ func (t *topology) qdiscs(ctx context.Context, seen backlogs) ([]map[string]any,
 func Qdiscs(ctx context.Context, ns *netns.NS, dev string) (list []map[string]any, err error) {
 	out, err := ns.Command(ctx, "tc", "-j", "-s", "qdisc", "show", "dev", dev).Output()
 	if err == nil {
-		err = json.Unmarshal(nameSchedules(out), &list)
+		err = json.Unmarshal(repair(out), &list)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("tc -j -s qdisc show: %w", err)
@@ -148,11 +149,15 @@ func Qdiscs(ctx context.Context, ns *netns.NS, dev string) (list []map[string]an
 // OfGate says whether a qdisc of [Qdiscs] is one that the user did not make.
 func OfGate(q map[string]any) bool { return gate.Owns(handleOf(q)) }
 
-// nameSchedules makes JSON of what iproute2 before 6.7 writes about taprio: a
-// schedule that waits for its base time is a member without a name.
-func nameSchedules(text []byte) []byte {
-	return bytes.ReplaceAll(text, []byte(`,{"base_time":`), []byte(`,"admin":{"base_time":`))
+// repair makes JSON of what iproute2 prints as such: of taprio, a schedule that
+// waits for its base time is a member without a name (before 6.7); of hfsc, the
+// options are plain text, which goes.
+func repair(text []byte) []byte {
+	text = bytes.ReplaceAll(text, []byte(`,{"base_time":`), []byte(`,"admin":{"base_time":`))
+	return plainOptions.ReplaceAll(text, []byte(`"options":{}`))
 }
+
+var plainOptions = regexp.MustCompile(`"options":\{\s*[a-z][^{}"]*\}`)
 
 // handleOf reads the handle as tc prints it, "8001:".
 func handleOf(q map[string]any) uint32 {

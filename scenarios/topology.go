@@ -146,7 +146,7 @@ func TC(ctx context.Context, ns *netns.NS, args []string) error {
 	if strings.Contains(said, "qdisc kind is unknown") {
 		return &KernelError{
 			What:   fmt.Sprintf("`%s`: this kernel lacks that qdisc (%s)", line, firstLine(said)),
-			Remedy: "`nicemu doctor` lists what is there; load its module (modprobe sch_<kind>) or use a kernel that has it",
+			Remedy: "`nicemu doctor` lists what is there; load its module (modprobe sch_<kind>), or use the lab kernel, which has it (--kernel lab)",
 		}
 	}
 	return &KernelError{What: fmt.Sprintf("`%s`: %s", line, said), Err: err}
