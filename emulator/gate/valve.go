@@ -10,20 +10,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// hfscDefault is the options of the hfsc valve: its one class is the default.
-var hfscDefault = &attr{nl.TCA_OPTIONS, (&nl.TcHfscOpt{Defcls: 1}).Serialize()}
-
 // addValve puts queue q's valve in its place: hfsc where the kernel has it, else tbf.
 func (g *Gate) addValve(q int) error {
 	if g.valve != "tbf" {
-		o := object{handle: tbfHandle(q), parent: trafficClass(q), kind: "hfsc", options: hfscDefault}
-		err := g.tc.send(unix.RTM_NEWQDISC, replace, o)
-		if err == nil {
+		err := g.addClass(q)
+		if err == nil || !errors.Is(err, unix.ENOENT) || g.valve == "hfsc" {
 			g.valve = "hfsc"
-			o := object{handle: tbfClass(q), parent: tbfHandle(q), kind: "hfsc", options: hfscOptions(0)}
-			return g.tc.send(unix.RTM_NEWTCLASS, create, o)
-		}
-		if !errors.Is(err, unix.ENOENT) || g.valve == "hfsc" {
 			return err
 		}
 		g.valve = "tbf"
@@ -31,9 +23,26 @@ func (g *Gate) addValve(q int) error {
 	o := object{handle: tbfHandle(q), parent: trafficClass(q), kind: "tbf", options: tbfOptions(MaxPacket, endless)}
 	err := g.tc.send(unix.RTM_NEWQDISC, replace, o)
 	if errors.Is(err, unix.ENOENT) {
-		return fmt.Errorf("the gate needs hfsc or tbf (CONFIG_NET_SCH_HFSC, CONFIG_NET_SCH_TBF): %w", err)
+		return fmt.Errorf("the gate needs hfsc and matchall, or tbf (CONFIG_NET_SCH_HFSC, CONFIG_NET_CLS_MATCHALL, CONFIG_NET_SCH_TBF): %w", err)
 	}
 	return err
+}
+
+// addClass makes an hfsc with one class. A filter leads to it, not the default class: that tc shows as something that is
+// no JSON.
+func (g *Gate) addClass(q int) error {
+	const first, allProtocols = 1 << 16, 0x0300 // ETH_P_ALL as it is on the wire
+	hfsc := object{handle: tbfHandle(q), parent: trafficClass(q), kind: "hfsc", options: &attr{nl.TCA_OPTIONS, (&nl.TcHfscOpt{}).Serialize()}}
+	class := object{handle: tbfClass(q), parent: tbfHandle(q), kind: "hfsc", options: hfscOptions(0)}
+	all := object{parent: tbfHandle(q), info: first | allProtocols, kind: "matchall",
+		options: nest(&attr{nl.TCA_MATCHALL_CLASSID, binary.NativeEndian.AppendUint32(nil, tbfClass(q))})}
+	if err := g.tc.send(unix.RTM_NEWQDISC, replace, hfsc); err != nil {
+		return err
+	}
+	if err := g.tc.send(unix.RTM_NEWTCLASS, create, class); err != nil {
+		return err
+	}
+	return g.tc.send(unix.RTM_NEWTFILTER, create|unix.NLM_F_EXCL, all)
 }
 
 // hfsc counts time in ticks of 64 ns, 125 of which are 8 µs.
