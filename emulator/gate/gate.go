@@ -24,7 +24,6 @@ type Gate struct {
 	watch watch
 	wire  sender
 
-	valve      string // "hfsc", or "tbf" once hfsc turned out to be missing
 	selector   string // "prio", or "htb" once prio turned out to be missing
 	txQueueLen int    // before the gate
 	frameLen   int    // largest frame that is no GSO packet, without FCS
@@ -35,16 +34,16 @@ type Gate struct {
 	stats  Stats
 }
 
-// lane is one valve.
+// lane is one tbf.
 type lane struct {
-	credit credit
+	credit Credit
 	recent recent
 	seen   uint64 // packets passed at the last Flush
 }
 
 // Stats count what the gate did.
 type Stats struct {
-	Grants  uint64 // changes of a valve
+	Grants  uint64 // changes of a tbf
 	Kicks   uint64 // frames sent to a sink; each shows as a drop of the selector
 	Refused uint64 // grants the kernel refused because somebody had taken the gate away
 	Rescues uint64 // see Rescue
