@@ -12,7 +12,8 @@
 //
 // The tbf earns no tokens by itself. Every change of a tbf sets its tokens to the whole burst: that is a grant (Credit
 // says of how much). A change wakes nobody, so a frame is sent to the sink, which drops it while the stack runs the
-// qdisc: that is a kick. Kicks show up as drops of the selector and of an mq above it, never of the user's qdisc.
+// qdisc: that is a kick. Kicks show up as drops of the selector and of an mq above it, and as backlog of a taprio, which
+// does not hear of the drop; never in the user's qdisc.
 //
 // Grant and kick follow net/sched/sch_tbf.c, sch_prio.c, sch_htb.c and sch_api.c of Linux 6.12.
 //
