@@ -102,6 +102,9 @@ func runCase(ctx context.Context, p *format.Case, o *Options, r *Result) (c *Cas
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, t.Close()) }()
+	if !o.Virtual {
+		defer emulator.Hurry()()
+	}
 
 	c = &Case{Params: p.Values(), NICs: map[string]*NIC{}, Expectations: []Expectation{}, title: p.String()}
 	// A run that is interrupted, or whose loop fails, ends its workloads.

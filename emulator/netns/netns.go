@@ -103,9 +103,14 @@ func (ns *NS) Do(fn func() error) error {
 }
 
 // Command is a program to be run inside the namespace by `ip netns exec`, which also gives it the namespace's view of
-// /sys. The program takes over the process, so signals and its exit status arrive unchanged.
+// /sys. The program takes over the process, so signals and its exit status arrive unchanged. Real-time priority of this
+// process is not passed on.
 func (ns *NS) Command(ctx context.Context, argv ...string) *exec.Cmd {
-	return exec.CommandContext(ctx, "ip", append([]string{"netns", "exec", ns.name}, argv...)...)
+	argv = append([]string{"ip", "netns", "exec", ns.name}, argv...)
+	if a, err := unix.SchedGetAttr(os.Getpid(), 0); err == nil && a.Policy == unix.SCHED_FIFO {
+		argv = append([]string{"chrt", "--other", "0"}, argv...)
+	}
+	return exec.CommandContext(ctx, argv[0], argv[1:]...)
 }
 
 // Close closes the descriptor and leaves the namespace in place.

@@ -132,7 +132,7 @@ func Run(ctx context.Context, o Options) (r *scenarios.Result, err error) {
 	if o.Link != nil {
 		trace.NewLink(o.Link).Attach(o.Device)
 	}
-	defer hurry()()
+	defer emulator.Hurry()()
 	b, err := newBench(ctx, &o)
 	if err != nil {
 		return nil, err

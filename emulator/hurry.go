@@ -1,4 +1,4 @@
-package liveplay
+package emulator
 
 import (
 	"os"
@@ -7,12 +7,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// hurry gives all threads of the process the loop's real-time priority, until
+// Hurry gives all threads of the process the loop's real-time priority, until
 // calm. Every 10 ms the Go scheduler takes the processor from a goroutine that
-// runs, the loop's too, and another of its threads has to give it back; and there
-// is nothing to send while the reader waits for a core. Without the right
-// to hurry the replay is as precise as the host allows.
-func hurry() (calm func()) {
+// runs, the loop's too, and another of its threads has to give it back: on a busy
+// host that one waits for a core, and the loop with it. Without the right to
+// hurry a run is as precise as the host allows.
+//
+// Programs that [netns.NS.Command] starts meanwhile run at the usual priority.
+func Hurry() (calm func()) {
 	setScheduler(&unix.SchedAttr{Size: unix.SizeofSchedAttr, Policy: unix.SCHED_FIFO, Priority: 1})
 	return func() { setScheduler(&unix.SchedAttr{Size: unix.SizeofSchedAttr, Policy: unix.SCHED_NORMAL}) }
 }
@@ -25,7 +27,7 @@ func setScheduler(a *unix.SchedAttr) {
 	}
 	for _, t := range threads {
 		if id, err := strconv.Atoi(t.Name()); err == nil {
-			unix.SchedSetAttr(id, a, 0) // a thread may have ended; without the right, see hurry
+			unix.SchedSetAttr(id, a, 0) // a thread may have ended; without the right, see Hurry
 		}
 	}
 }
