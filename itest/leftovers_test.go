@@ -216,7 +216,7 @@ func TestIntegrationWithoutRightsIsOneSentence(t *testing.T) {
 	if err := os.Chmod(filepath.Dir(filepath.Dir(bin)), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	cmd := exec.Command(bin, "run", "bql-latency")
+	cmd := exec.Command(bin, "run", "bql-latency", "--kernel", "host")
 	cmd.Dir = "/"
 	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: 65534}}
 	out, err := cmd.CombinedOutput()
