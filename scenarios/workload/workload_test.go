@@ -196,7 +196,7 @@ func TestEveryKindEndsAtOnceWithItsContext(t *testing.T) {
 		{Kind: format.KindRR, Duration: minute, Request: 1, Response: 1},
 		{Kind: format.KindRR, Duration: minute, Request: 1, Response: 1, Interval: minute},
 		{Kind: format.KindRR, Start: minute, Duration: minute, Request: 1, Response: 1},
-		{Kind: format.KindPing, Duration: minute, Interval: units.Duration(time.Millisecond)},
+		{Kind: format.KindPing, Duration: minute, Interval: 20 * units.Millisecond},
 	} {
 		t.Run(fmt.Sprintf("%s start %v interval %v", w.Kind, w.Start, w.Interval), func(t *testing.T) {
 			if w.Kind == format.KindIperf3 || w.Kind == format.KindPing {
