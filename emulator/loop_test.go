@@ -137,10 +137,7 @@ func TestLiveAndOfflineAreEqual(t *testing.T) {
 			t.Fatal(err)
 		}
 
-		r, err := nictest.New(newDevice(), 1)
-		if err != nil {
-			t.Fatal(err)
-		}
+		r := nictest.Build(t, newDevice())
 		var offline []engine.Time
 		r.OnWire = func(_ *nic.Frame, end engine.Time) { offline = append(offline, end) }
 		next := 0

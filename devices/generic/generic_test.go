@@ -19,25 +19,11 @@ import (
 //	A is read at 2064: the interrupt comes at 12064 and cleans A only. B is read
 //	at 14576: the next comes at 24576.
 func TestTwoFramesToTheNanosecond(t *testing.T) {
-	d := New()
-	for _, kv := range [][2]string{
-		{"bql", "off"}, {"coalesce.mode", "delay"}, {"coalesce.rx_usecs", "10"},
-		{"fetch.latency", "1us"}, {"fetch.per_descriptor", "200ns"},
-	} {
-		if err := d.Set(kv[0], kv[1]); err != nil {
-			t.Fatal(err)
-		}
-	}
-	r, err := nictest.New(d, 1)
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := nictest.Build(t, New(), "bql=off", "coalesce.mode=delay", "coalesce.rx_usecs=10", "fetch.latency=1us", "fetch.per_descriptor=200ns")
 	var got []nic.Stamps
 	r.OnComplete = func(f *nic.Frame) { got = append(got, f.Stamps) }
 	for _, size := range []int{100, 1514} {
-		f := r.Frame(0)
-		f.Single(size)
-		r.Post(f, false)
+		r.Send(0, size)
 	}
 	r.Eng.AdvanceTo(engine.Millisecond)
 	want := []nic.Stamps{
@@ -52,20 +38,11 @@ func TestTwoFramesToTheNanosecond(t *testing.T) {
 // A frame of 14 bytes takes as long as one of 60: 84 bytes with what is around
 // it, 672 ns at 1 Gbit/s.
 func TestShortFramesArePadded(t *testing.T) {
-	d := New()
-	if err := d.Set("bql", "off"); err != nil {
-		t.Fatal(err)
-	}
-	r, err := nictest.New(d, 1)
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := nictest.Build(t, New(), "bql=off")
 	var starts []engine.Time
 	r.OnWire = func(f *nic.Frame, _ engine.Time) { starts = append(starts, f.WireStart) }
 	for _, size := range []int{14, 60, 61, 60} {
-		f := r.Frame(0)
-		f.Single(size)
-		r.Post(f, false)
+		r.Send(0, size)
 	}
 	r.Eng.AdvanceTo(engine.Millisecond)
 	if want := []engine.Time{0, 672, 1344, 2024}; !slices.Equal(starts, want) {
@@ -75,14 +52,7 @@ func TestShortFramesArePadded(t *testing.T) {
 
 // A frame that can never fit the ring is dropped by name, and stops nothing.
 func TestAFrameLargerThanTheRingIsDropped(t *testing.T) {
-	d := New()
-	if err := d.Set("ring.tx", "64"); err != nil {
-		t.Fatal(err)
-	}
-	r, err := nictest.New(d, 1)
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := nictest.Build(t, New(), "ring.tx=64")
 	f := r.Frame(0)
 	f.Single(6400)
 	f.Bufs = make([]nic.Buf, 64)

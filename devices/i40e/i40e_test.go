@@ -11,21 +11,6 @@ import (
 	"nicemu/devices/nic/nictest"
 )
 
-func rig(t testing.TB, knobs ...string) *nictest.Rig {
-	t.Helper()
-	d := New()
-	for i := 0; i < len(knobs); i += 2 {
-		if err := d.Set(knobs[i], knobs[i+1]); err != nil {
-			t.Fatal(err)
-		}
-	}
-	r, err := nictest.New(d, 1)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return r
-}
-
 // 8 Gbit/s make a byte a nanosecond. Five frames of 976 bytes, 1000 on the wire
 // with preamble, FCS and gap, posted at 0; interrupts at least 20 µs apart, each
 // takes 5 µs of core time before the poll.
@@ -39,15 +24,13 @@ func rig(t testing.TB, knobs ...string) *nictest.Rig {
 //	5984: the poll finds frames 1 to 4; frame 5 is pending: next interrupt at
 //	984 + 20000 = 20984, which writes it back; its poll runs at 25984.
 func TestEveryFourthFrameReports(t *testing.T) {
-	r := rig(t, "link.rate", "8gbit", "bql", "off", "coalesce.mode", "fixed", "coalesce.tx_usecs", "20us", "cpu.interrupt", "5us")
+	r := nictest.Build(t, New(), "link.rate=8gbit", "bql=off", "coalesce.mode=fixed", "coalesce.tx_usecs=20us", "cpu.interrupt=5us")
 	var got []string
 	r.OnComplete = func(f *nic.Frame) {
 		got = append(got, fmt.Sprint(f.Seq, " ", f.WireStart, " ", f.WireEnd, " ", f.Completed))
 	}
 	for range 5 {
-		f := r.Frame(0)
-		f.Single(976)
-		r.Post(f, false)
+		r.Send(0, 976)
 	}
 	r.Eng.AdvanceTo(engine.Second)
 	want := []string{"1 0 988 5984", "2 1000 1988 5984", "3 2000 2988 5984", "4 3000 3988 5984", "5 4000 4988 25984"}
@@ -64,7 +47,7 @@ func TestRingStopsAndWakes(t *testing.T) {
 		packets int
 		desc    int // of a packet
 	}{{max8K, 49, 10}, {max12K, 62, 8}} {
-		r := rig(t, "max_data", c.maxData, "bql", "off", "coalesce.mode", "fixed", "coalesce.tx_usecs", "0us")
+		r := nictest.Build(t, New(), "max_data="+c.maxData, "bql=off", "coalesce.mode=fixed", "coalesce.tx_usecs=0us")
 		r.NIC.SetRate(0)
 		var frags nic.PageFrags
 		n := 0
@@ -96,7 +79,7 @@ func TestRingStopsAndWakes(t *testing.T) {
 }
 
 func TestScatteredFramesAreLinearized(t *testing.T) {
-	r := rig(t, "bql", "off")
+	r := nictest.Build(t, New(), "bql=off")
 	f := r.Frame(0)
 	f.GSO(66+17*200, 66, 1448) // six fragments hold 1200 bytes: less than a segment
 	f.Linear = 1

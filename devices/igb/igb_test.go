@@ -1,7 +1,6 @@
 package igb
 
 import (
-	"strings"
 	"testing"
 
 	"nicemu/devices/engine"
@@ -11,20 +10,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-func build(t *testing.T, settings ...string) *nictest.Rig {
+func build(t testing.TB, settings ...string) *nictest.Rig {
 	t.Helper()
-	d := New()
-	for _, s := range settings {
-		key, value, _ := strings.Cut(s, "=")
-		if err := d.Set(key, value); err != nil {
-			t.Fatal(err)
-		}
-	}
-	r, err := nictest.New(d, 1)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return r
+	return nictest.Build(t, New(), settings...)
 }
 
 // stamp is what a frame met on its way, in ns.

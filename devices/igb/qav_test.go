@@ -172,30 +172,11 @@ func TestLaunchTimeQueuesTakeAContextDescriptor(t *testing.T) {
 
 func TestQavAllocatesNothingPerFrame(t *testing.T) {
 	r := build(t, "qav=on", "queue0.txtime=on", "queue1.idleslope=100mbit", "queue1.hicredit=3000b")
-	r.Saturate(1514)
-	r.Eng.AdvanceTo(100 * engine.Millisecond)
-	if n := testing.AllocsPerRun(20, func() { r.Eng.AdvanceTo(r.Eng.Now() + engine.Millisecond) }); n != 0 {
+	if n := nictest.Allocations(r); n != 0 {
 		t.Errorf("%v allocations a millisecond", n)
 	}
 }
 
 func BenchmarkQav(b *testing.B) {
-	d := New()
-	for _, kv := range [][2]string{{"qav", "on"}, {"queue0.txtime", "on"}, {"queue1.idleslope", "100mbit"}} {
-		if err := d.Set(kv[0], kv[1]); err != nil {
-			b.Fatal(err)
-		}
-	}
-	r, err := nictest.New(d, 1)
-	if err != nil {
-		b.Fatal(err)
-	}
-	r.Saturate(1514)
-	r.Eng.AdvanceTo(10 * engine.Millisecond)
-	b.ReportAllocs()
-	b.ResetTimer()
-	for end := r.Completed + uint64(b.N); r.Completed < end; {
-		r.Eng.Step()
-	}
-	b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "frames/s")
+	nictest.Benchmark(b, build(b, "qav=on", "queue0.txtime=on", "queue1.idleslope=100mbit"))
 }

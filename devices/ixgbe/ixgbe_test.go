@@ -29,22 +29,14 @@ func TestRingSizeLimitsPktgenAsPublished(t *testing.T) {
 		{"4096", 5_359_744, 0.01},
 	} {
 		d := New()
-		for _, kv := range [][2]string{{"ring.tx", row.ring}, {"coalesce.mode", modeAdaptive2014}} {
-			if err := d.Set(kv[0], kv[1]); err != nil {
-				t.Fatal(err)
-			}
-		}
 		d.Config.CPU.Xmit, d.Config.CPU.Clean, d.Config.CPU.Interrupt = units.Duration(146), units.Duration(40), units.Duration(325)
-		r, err := nictest.New(d, 1)
-		if err != nil {
-			t.Fatal(err)
-		}
+		r := nictest.Build(t, d, "ring.tx="+row.ring, "coalesce.mode="+modeAdaptive2014)
 		r.Pktgen(0, 60)
 		r.Eng.AdvanceTo(100 * engine.Millisecond)
 		before := r.NIC.Stats().Sent.Frames
 		r.Eng.AdvanceTo(300 * engine.Millisecond)
 		pps := float64(r.NIC.Stats().Sent.Frames-before) * 5
-		err = r.NIC.Audit()
+		err := r.NIC.Audit()
 		if e := pps/row.published - 1; math.Abs(e) > row.tolerance || err != nil {
 			t.Errorf("ring %s: %.0f pps, published %.0f, error %+.3f %%, audit %v", row.ring, pps, row.published, 100*e, err)
 		} else {
@@ -79,22 +71,11 @@ func work(frames, bytes int) nic.Work {
 //	counts 25 units of 2048 ns: the next comes at 1218 + 51200 = 52418 and cleans
 //	the other two; WTHRESH 8 has held them back until then.
 func TestThreeFramesToTheNanosecond(t *testing.T) {
-	d := New()
-	for _, kv := range [][2]string{{"bql", "off"}, {"coalesce.mode", modeFixed}, {"coalesce.rx_usecs", "50"}} {
-		if err := d.Set(kv[0], kv[1]); err != nil {
-			t.Fatal(err)
-		}
-	}
-	r, err := nictest.New(d, 1)
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := nictest.Build(t, New(), "bql=off", "coalesce.mode="+modeFixed, "coalesce.rx_usecs=50")
 	var got []nic.Stamps
 	r.OnComplete = func(f *nic.Frame) { got = append(got, f.Stamps) }
 	for range 3 {
-		f := r.Frame(0)
-		f.Single(1514)
-		r.Post(f, false)
+		r.Send(0, 1514)
 	}
 	r.Eng.AdvanceTo(engine.Millisecond)
 	want := []nic.Stamps{

@@ -11,19 +11,9 @@ import (
 	"nicemu/devices/nic/nictest"
 )
 
-func rig(t testing.TB, knobs ...string) *nictest.Rig {
+func build(t testing.TB, settings ...string) *nictest.Rig {
 	t.Helper()
-	d := New()
-	for i := 0; i < len(knobs); i += 2 {
-		if err := d.Set(knobs[i], knobs[i+1]); err != nil {
-			t.Fatal(err)
-		}
-	}
-	r, err := nictest.New(d, 1)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return r
+	return nictest.Build(t, New(), settings...)
 }
 
 // frame lays a frame out in a linear part of the given bytes and fragments of
@@ -61,7 +51,7 @@ func TestWorkRequestsAreCountedInBasicUnits(t *testing.T) {
 		{"TSO, payload behind the headers, 17 fragments", 200, 17, 66, 10, 11, 25},
 	} {
 		for _, oob := range []string{"short", "long"} {
-			r := rig(t, "queues", "1", "oob", oob)
+			r := build(t, "queues=1", "oob="+oob)
 			r.NIC.SetRate(0)
 			want := map[string]int{"short": c.short, "long": c.long}[oob]
 			n := 0
@@ -96,7 +86,7 @@ func TestSendQueuesHaveTheDriversSizes(t *testing.T) {
 }
 
 func TestGSOFramesWithoutTheirHeadersInOnePieceAreDropped(t *testing.T) {
-	r := rig(t, "queues", "1")
+	r := build(t, "queues=1")
 	r.Post(frame(r, 40, 3, 66), false)
 	if got := r.NIC.Stats().Dropped["headers_not_linear"]; got.Frames != 1 {
 		t.Errorf("dropped %+v", r.NIC.Stats().Dropped)
@@ -116,15 +106,13 @@ func TestGSOFramesWithoutTheirHeadersInOnePieceAreDropped(t *testing.T) {
 //
 // Without preamble, FCS and gap the ends are those of the last bits.
 func TestQueuesShareTheCapByDeficitRoundRobin(t *testing.T) {
-	r := rig(t, "queues", "2", "link.rate", "8gbit", "quantum", "2000b", "writeback.latency", "100ns")
+	r := build(t, "queues=2", "link.rate=8gbit", "quantum=2000b", "writeback.latency=100ns")
 	var got []string
 	r.OnComplete = func(f *nic.Frame) {
 		got = append(got, fmt.Sprint(f.Queue, " ", f.Seq, " ", f.WireStart, " ", f.WireEnd, " ", f.Completed))
 	}
 	for _, c := range [][2]int{{0, 1514}, {0, 1514}, {1, 600}, {1, 600}, {1, 600}} {
-		f := r.Frame(c[0])
-		f.Single(c[1])
-		r.Post(f, false)
+		r.Send(c[0], c[1])
 	}
 	r.Eng.AdvanceTo(engine.Millisecond)
 	want := []string{"0 1 0 1514 1614", "1 1 1514 2114 2214", "1 2 2114 2714 2814", "1 3 2714 3314 3414", "0 2 3314 4828 4928"}
@@ -134,7 +122,7 @@ func TestQueuesShareTheCapByDeficitRoundRobin(t *testing.T) {
 }
 
 func TestADoorbellRingsForEveryPacket(t *testing.T) {
-	r := rig(t, "queues", "1")
+	r := build(t, "queues=1")
 	sent := 0
 	r.OnWire = func(*nic.Frame, engine.Time) { sent++ }
 	f := r.Frame(0)
@@ -149,12 +137,10 @@ func TestADoorbellRingsForEveryPacket(t *testing.T) {
 // Stopped at fewer than 16 units free, a queue wakes as soon as 16 are: with
 // one-unit packets that is the first completion.
 func TestStopAndWakeHaveNoHysteresis(t *testing.T) {
-	r := rig(t, "queues", "1")
+	r := build(t, "queues=1")
 	r.NIC.SetRate(0)
 	for !r.Stopped(0) {
-		f := r.Frame(0)
-		f.Single(60)
-		r.Post(f, false)
+		r.Send(0, 60)
 	}
 	freeAtWake := -1
 	r.Refill = func(int) {
@@ -171,7 +157,7 @@ func TestStopAndWakeHaveNoHysteresis(t *testing.T) {
 
 func TestXDPCountsForBQLOnlyAsPosted(t *testing.T) {
 	for variant, want := range map[string]int{"off": 0, "on": 1500, "merged": 1500, "v1": 3000} {
-		r := rig(t, "queues", "1", "bql", variant)
+		r := build(t, "queues=1", "bql="+variant)
 		r.NIC.SetRate(0)
 		for _, xdp := range []bool{false, true} {
 			f := r.Frame(0)
@@ -193,7 +179,7 @@ func TestXDPCountsForBQLOnlyAsPosted(t *testing.T) {
 }
 
 func TestBQLCountsGSOFramesOnce(t *testing.T) {
-	r := rig(t, "queues", "1", "bql", "on")
+	r := build(t, "queues=1", "bql=on")
 	r.NIC.SetRate(0)
 	f := r.Frame(0)
 	f.GSO(66+14480, 66, 1448)
@@ -204,7 +190,7 @@ func TestBQLCountsGSOFramesOnce(t *testing.T) {
 }
 
 func TestXDPSendsToAStoppedQueueUntilItIsFull(t *testing.T) {
-	r := rig(t, "queues", "1")
+	r := build(t, "queues=1")
 	r.NIC.SetRate(0)
 	for range 256 + 3 {
 		f := r.Frame(0)
@@ -225,7 +211,7 @@ func TestXDPSendsToAStoppedQueueUntilItIsFull(t *testing.T) {
 
 // The driver looks at the first queue after 1, 3, 7 ms …, then at the next.
 func TestDetachWaitsForTheRingsToDrain(t *testing.T) {
-	r := rig(t, "queues", "2", "bql", "on", "link.rate", "8gbit")
+	r := build(t, "queues=2", "bql=on", "link.rate=8gbit")
 	for q := range 2 {
 		for range 100 {
 			f := r.Frame(q)
@@ -256,12 +242,10 @@ func TestDetachWaitsForTheRingsToDrain(t *testing.T) {
 // A device that completes nothing is waited for until the bound of 120 s; then
 // its frames are freed without completion and BQL forgets them.
 func TestDetachFreesWhatDoesNotDrain(t *testing.T) {
-	r := rig(t, "queues", "2", "bql", "on")
+	r := build(t, "queues=2", "bql=on")
 	r.NIC.SetRate(0)
 	for q := range 2 {
-		f := r.Frame(q)
-		f.Single(1500)
-		r.Post(f, false)
+		r.Send(q, 1500)
 	}
 	downAt := engine.Time(0)
 	r.NIC.Down(func() { downAt = r.Eng.Now() })
@@ -282,12 +266,10 @@ func TestDetachFreesWhatDoesNotDrain(t *testing.T) {
 // stays stopped; with it all queues are reset.
 func TestTheWatchdogResetsAllQueuesIfThereIsOne(t *testing.T) {
 	for _, watchdog := range []string{"0ns", "5s"} {
-		r := rig(t, "queues", "2", "bql", "on", "watchdog", watchdog)
+		r := build(t, "queues=2", "bql=on", "watchdog="+watchdog)
 		r.NIC.SetRate(0)
 		for q := range 2 {
-			f := r.Frame(q)
-			f.Single(1500)
-			r.Post(f, false)
+			r.Send(q, 1500)
 		}
 		r.Eng.AdvanceTo(30 * engine.Second)
 		s := r.NIC.Stats()
@@ -303,13 +285,11 @@ func TestTheWatchdogResetsAllQueuesIfThereIsOne(t *testing.T) {
 // A poll reads 512 completions at most; as it handled 64 or more, another
 // follows.
 func TestAPollReads512Completions(t *testing.T) {
-	r := rig(t, "queues", "1", "ring.tx", "2048", "cpu.interrupt", "1ms", "cpu.clean", "1us")
+	r := build(t, "queues=1", "ring.tx=2048", "cpu.interrupt=1ms", "cpu.clean=1us")
 	at := map[engine.Time]int{}
 	r.OnComplete = func(f *nic.Frame) { at[f.Completed]++ }
 	for range 1000 {
-		f := r.Frame(0)
-		f.Single(60)
-		r.Post(f, false)
+		r.Send(0, 60)
 	}
 	r.Eng.AdvanceTo(engine.Second)
 	// A packet of 60 bytes takes 45.28 ns at 10.6 Gbit/s; the first raises the
@@ -322,7 +302,7 @@ func TestAPollReads512Completions(t *testing.T) {
 }
 
 func TestCountersBearTheDriversNames(t *testing.T) {
-	r := rig(t, "queues", "1")
+	r := build(t, "queues=1")
 	f := r.Frame(0)
 	f.GSO(66+14480, 66, 1448)
 	r.Post(f, false)

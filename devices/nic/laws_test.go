@@ -250,14 +250,8 @@ func audit(r *nictest.Rig) error {
 func TestLineRateDoesNotDrift(t *testing.T) {
 	for _, rate := range []string{"1gbit", "10gbit", "937mbit"} {
 		d, _ := devices.New("generic")
-		if err := d.Set("link.rate", rate); err != nil {
-			t.Fatal(err)
-		}
 		d.Config.BQL.On = false // its limit starts at 0: the first frames are far apart
-		r, err := nictest.New(d, 1)
-		if err != nil {
-			t.Fatal(err)
-		}
+		r := nictest.Build(t, d, "link.rate="+rate)
 		n := 0
 		var last engine.Time
 		r.OnWire = func(_ *nic.Frame, end engine.Time) { n++; last = end }
@@ -273,13 +267,7 @@ func TestLineRateDoesNotDrift(t *testing.T) {
 func TestSteadyStateAllocatesNothing(t *testing.T) {
 	for _, name := range devices.Names() {
 		d, _ := devices.New(name)
-		r, err := nictest.New(d, 1)
-		if err != nil {
-			t.Fatal(err)
-		}
-		r.Saturate(1514)
-		r.Eng.AdvanceTo(100 * engine.Millisecond)
-		if n := testing.AllocsPerRun(20, func() { r.Eng.AdvanceTo(r.Eng.Now() + engine.Millisecond) }); n != 0 {
+		if n := nictest.Allocations(nictest.Build(t, d)); n != 0 {
 			t.Errorf("%s: %v allocations a millisecond", name, n)
 		}
 	}
@@ -289,18 +277,7 @@ func BenchmarkFrame(b *testing.B) {
 	for _, name := range devices.Names() {
 		b.Run(name, func(b *testing.B) {
 			d, _ := devices.New(name)
-			r, err := nictest.New(d, 1)
-			if err != nil {
-				b.Fatal(err)
-			}
-			r.Saturate(1514)
-			r.Eng.AdvanceTo(10 * engine.Millisecond)
-			b.ReportAllocs()
-			b.ResetTimer()
-			for end := r.Completed + uint64(b.N); r.Completed < end; {
-				r.Eng.Step()
-			}
-			b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "frames/s")
+			nictest.Benchmark(b, nictest.Build(b, d))
 		})
 	}
 }

@@ -12,26 +12,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-func build(t *testing.T, settings ...string) *nictest.Rig {
+func build(t testing.TB, settings ...string) *nictest.Rig {
 	t.Helper()
-	d := New()
-	for _, s := range settings {
-		key, value, _ := strings.Cut(s, "=")
-		if err := d.Set(key, value); err != nil {
-			t.Fatal(err)
-		}
-	}
-	r, err := nictest.New(d, 1)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return r
-}
-
-func post(r *nictest.Rig, q, bytes int) bool {
-	f := r.Frame(q)
-	f.Single(bytes)
-	return r.Post(f, false)
+	return nictest.Build(t, New(), settings...)
 }
 
 // Of 255 usable descriptors the stack fills 238, so that 17 are free; the poll
@@ -40,7 +23,7 @@ func TestStopsAt238AndWakesAt219(t *testing.T) {
 	r := build(t, "coalesce.rx_usecs=0", "coalesce.mode=throttle")
 	n := 0
 	for !r.Stopped(0) {
-		if !post(r, 0, 1514) {
+		if !r.Send(0, 1514) {
 			t.Fatal("NETDEV_TX_BUSY")
 		}
 		n++
@@ -71,14 +54,14 @@ func TestXDPLeavesTheStackItsRoom(t *testing.T) {
 	if used := r.NIC.RingUsed(0); used != 255-18 {
 		t.Errorf("XDP fills %d descriptors, want %d", used, 255-18)
 	}
-	if !post(r, 0, 60) {
+	if !r.Send(0, 60) {
 		t.Error("no room left for the stack")
 	}
 }
 
 func TestThereIsNoBQL(t *testing.T) {
 	r := build(t)
-	post(r, 0, 1514)
+	r.Send(0, 1514)
 	if r.NIC.Inflight(0) != 0 || r.NIC.Limit(0) != 0 {
 		t.Errorf("inflight %d, limit %d: the driver reports nothing to BQL", r.NIC.Inflight(0), r.NIC.Limit(0))
 	}

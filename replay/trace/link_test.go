@@ -21,7 +21,7 @@ type start struct {
 }
 
 // rig is a card without BQL whose link is a trace, fast enough that frames take no time to speak of.
-func rig(t interface{ Fatal(...any) }, text string, queues string) (*nictest.Rig, *[]start) {
+func rig(t nictest.TB, text string, queues string) (*nictest.Rig, *[]start) {
 	tr, err := Parse(strings.NewReader(text), "x")
 	if err != nil {
 		t.Fatal(err)
@@ -30,25 +30,11 @@ func rig(t interface{ Fatal(...any) }, text string, queues string) (*nictest.Rig
 	if err != nil {
 		t.Fatal(err)
 	}
-	for key, value := range map[string]string{"bql": "off", "link.rate": "1tbit", "ring.tx": "4096", "queues": queues, "arbitration": "strict"} {
-		if err := d.Set(key, value); err != nil {
-			t.Fatal(err)
-		}
-	}
 	NewLink(tr).Attach(d)
-	r, err := nictest.New(d, 1)
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := nictest.Build(t, d, "bql=off", "link.rate=1tbit", "ring.tx=4096", "queues="+queues, "arbitration=strict")
 	starts := &[]start{}
 	r.OnWire = func(f *nic.Frame, _ engine.Time) { *starts = append(*starts, start{f.WireStart, f.Len}) }
 	return r, starts
-}
-
-func post(r *nictest.Rig, queue, bytes int) {
-	f := r.Frame(queue)
-	f.Single(bytes)
-	r.Post(f, false)
 }
 
 // mmLink is LinkQueue of mahimahi's src/packet/link_queue.cc for packets that are all there from the start: the millisecond in which each leaves.
@@ -95,7 +81,7 @@ func TestABusyLinkDeliversWhenMahimahiDoes(t *testing.T) {
 		var packets []int
 		for range rapid.IntRange(1, 100).Draw(t, "packets") {
 			packets = append(packets, rapid.IntRange(60, 1514).Draw(t, "bytes"))
-			post(r, 0, packets[len(packets)-1])
+			r.Send(0, packets[len(packets)-1])
 		}
 		r.Eng.AdvanceTo(1000 * engine.Second)
 		left := mmLink(opportunities, packets)
@@ -114,11 +100,11 @@ func TestOpportunitiesThatFindNothingAreLost(t *testing.T) {
 	r, starts := rig(t, "1\n", "1")
 	r.Eng.AdvanceTo(100*engine.Millisecond + 1)
 	for range 3 {
-		post(r, 0, 1514)
+		r.Send(0, 1514)
 	}
 	r.Eng.AdvanceTo(105*engine.Millisecond + 1)
-	post(r, 0, 60)
-	post(r, 0, 60)
+	r.Send(0, 60)
+	r.Send(0, 60)
 	r.Eng.AdvanceTo(engine.Second)
 	want := []start{{101e6, 1514}, {102e6, 1514}, {103e6, 1514}, {106e6, 60}, {106e6, 60}} // both of one opportunity
 	if d := cmp.Diff(want, *starts); d != "" {
@@ -131,10 +117,10 @@ func TestOpportunitiesDoNotAddUp(t *testing.T) {
 	r, starts := rig(t, "1\n1\n1\n", "1")
 	for _, at := range []engine.Time{500_000, 1_500_000, 7_500_000} {
 		r.Eng.AdvanceTo(at)
-		post(r, 0, 60)
+		r.Send(0, 60)
 	}
 	for range 4 {
-		post(r, 0, 1514)
+		r.Send(0, 1514)
 	}
 	r.Eng.AdvanceTo(engine.Second)
 	want := []start{{1e6, 60}, {2e6, 60}, {8e6, 60}, {8e6, 1514}, {8e6 + 12, 1514}, {9e6, 1514}, {9e6 + 12, 1514}} // 1538 bytes at 1 Tbit/s
@@ -150,7 +136,7 @@ func TestAWaitingFrameIsNotOvertaken(t *testing.T) {
 	f.GSO(54+4*1460, 54, 1460) // four packets of 1504 bytes
 	r.Post(f, false)
 	r.Eng.AdvanceTo(engine.Millisecond + 1)
-	post(r, 0, 60)
+	r.Send(0, 60)
 	r.Eng.AdvanceTo(engine.Second)
 	if d := cmp.Diff([]start{{4e6, 54 + 4*1460}, {5e6, 60}}, *starts); d != "" {
 		t.Error(d)
@@ -162,7 +148,7 @@ func TestTheCardsLawsHoldOnATrace(t *testing.T) {
 		r, starts := rig(t, "1\n1\n4\n", "3")
 		for range rapid.IntRange(1, 200).Draw(t, "steps") {
 			if rapid.Bool().Draw(t, "post") {
-				post(r, rapid.IntRange(0, 2).Draw(t, "queue"), rapid.IntRange(60, 9000).Draw(t, "bytes"))
+				r.Send(rapid.IntRange(0, 2).Draw(t, "queue"), rapid.IntRange(60, 9000).Draw(t, "bytes"))
 			} else {
 				r.Eng.AdvanceTo(r.Eng.Now() + engine.Time(rapid.Int64Range(0, 3e6).Draw(t, "wait")))
 			}

@@ -6,6 +6,8 @@ package nictest
 
 import (
 	"fmt"
+	"strings"
+	"testing"
 
 	"nicemu/devices/engine"
 	"nicemu/devices/nic"
@@ -47,6 +49,28 @@ func New(d *nic.Device, seed uint64) (*Rig, error) {
 	return r, nil
 }
 
+// TB is what Build needs of a testing.TB or a rapid.T.
+type TB interface {
+	Helper()
+	Fatal(...any)
+}
+
+// Build is New with seed 1 and settings, each KNOB=VALUE; an error ends the test.
+func Build(t TB, d *nic.Device, settings ...string) *Rig {
+	t.Helper()
+	for _, s := range settings {
+		key, value, _ := strings.Cut(s, "=")
+		if err := d.Set(key, value); err != nil {
+			t.Fatal(err)
+		}
+	}
+	r, err := New(d, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
 // Frame takes a frame for queue q from the pool.
 func (r *Rig) Frame(q int) *nic.Frame {
 	var f *nic.Frame
@@ -71,6 +95,14 @@ func (r *Rig) Post(f *nic.Frame, more bool) bool {
 	}
 	r.seq[q]++
 	return true
+}
+
+// Send posts a packet of the given size to queue q and reports whether it was
+// taken.
+func (r *Rig) Send(q, bytes int) bool {
+	f := r.Frame(q)
+	f.Single(bytes)
+	return r.Post(f, false)
 }
 
 // Stopped reports whether either stop bit of queue q is set.
@@ -120,9 +152,7 @@ func (r *Rig) Transmit(f *nic.Frame, end engine.Time) {
 func (r *Rig) Saturate(bytes int) {
 	fill := func(q int) {
 		for !r.Stopped(q) {
-			f := r.Frame(q)
-			f.Single(bytes)
-			if !r.Post(f, false) {
+			if !r.Send(q, bytes) {
 				return
 			}
 		}
@@ -144,9 +174,7 @@ func (r *Rig) Pktgen(q, bytes int) {
 			waiting = true
 			return
 		}
-		f := r.Frame(q)
-		f.Single(bytes)
-		r.Post(f, false)
+		r.Send(q, bytes)
 		r.CPU.App(cost, send)
 	}
 	r.Refill = func(woken int) {
@@ -156,6 +184,25 @@ func (r *Rig) Pktgen(q, bytes int) {
 		}
 	}
 	r.CPU.App(cost, send)
+}
+
+// Benchmark times the frames of a card that is kept supplied.
+func Benchmark(b *testing.B, r *Rig) {
+	r.Saturate(1514)
+	r.Eng.AdvanceTo(10 * engine.Millisecond)
+	b.ReportAllocs()
+	b.ResetTimer()
+	for end := r.Completed + uint64(b.N); r.Completed < end; {
+		r.Eng.Step()
+	}
+	b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "frames/s")
+}
+
+// Allocations is how many a millisecond of a card takes that is kept supplied.
+func Allocations(r *Rig) float64 {
+	r.Saturate(1514)
+	r.Eng.AdvanceTo(100 * engine.Millisecond)
+	return testing.AllocsPerRun(20, func() { r.Eng.AdvanceTo(r.Eng.Now() + engine.Millisecond) })
 }
 
 var (
