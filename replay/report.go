@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"nicemu/devices/engine"
+	"nicemu/replay/stack"
+	"nicemu/report"
 )
 
 // result reads everything off the run that has ended.
@@ -35,15 +37,15 @@ func (r *run) result(wall time.Duration) *Result {
 	}
 	if r.o.Launch.on() {
 		c.Replay.Launch = &LaunchResult{
-			Queues: r.o.Launch.Queues.list, DeltaNs: int64(r.o.Launch.Delta), LateNs: all.hist[lateLeg].percentiles(),
+			Queues: r.o.Launch.Queues.list, DeltaNs: int64(r.o.Launch.Delta), LateNs: all.late.Percentiles(),
 			Early: all.early, EarlyMaxNs: int64(all.earliest),
 		}
 	}
 	res := &Result{
 		Schema: 1, Scenario: "replay", Seed: r.o.Seed, Verdict: VerdictOK, Reasons: []string{},
-		Kernel: Kernel{Mode: "model", Reason: "replay without --live runs in virtual time"},
+		Kernel: report.Kernel{Mode: "model", Reason: "replay without --live runs in virtual time"},
 		Clock:  "virtual", Backpressure: "none",
-		Laws:  Laws{Checked: 1, Violations: r.book.audit(r.stack, streamed)},
+		Laws:  report.Laws{Checked: 1, Violations: r.book.audit(r.stack, streamed)},
 		Cases: []*Case{c},
 		Wall:  wall.Seconds(),
 	}
@@ -77,7 +79,7 @@ func (r *run) judge(res *Result, card *NIC) {
 func (r *run) replay() Replay {
 	o, s := r.o, r.feed.stream
 	x := Replay{
-		Device: o.Name, Set: r.turned(), Schedule: o.Schedule.String(), Loop: max(1, o.Loop), From: o.From.String(), To: o.To.String(),
+		Device: o.Name, Set: o.Device.Given(), Schedule: o.Schedule.String(), Loop: max(1, o.Loop), From: o.From.String(), To: o.To.String(),
 		QueueBy: o.Queues.String(), Offload: o.Offload, MSS: o.MSS, MTU: s.o.MTU, Qdisc: o.Qdisc.String(), LinkTrace: o.Link != nil,
 		EpochNs: s.Epoch(), OriginNs: int64(r.feed.origin), StreamStats: s.Stats(), Captures: s.Files(), Policy: Policy,
 	}
@@ -85,17 +87,6 @@ func (r *run) replay() Replay {
 		x.QueueBy = "file"
 	}
 	return x
-}
-
-// turned are the knobs that the user has set, with the values that the card made of them.
-func (r *run) turned() map[string]string {
-	set := map[string]string{}
-	for _, k := range r.o.Device.Knobs() {
-		if k.Given() {
-			set[k.Key] = k.Value()
-		}
-	}
-	return set
 }
 
 // about is the run in one line, for the heads of files.
@@ -124,9 +115,10 @@ func (r *run) about() string {
 }
 
 func (r *run) workload(card *NIC, all *queueLegs) *Workload {
+	departure := &all.Legs[stack.Departure]
 	w := &Workload{
 		Kind:      "replay",
-		LatencyNs: Latency{all.hist[departureLeg].percentiles(), legs[departureLeg].from + " to " + legs[departureLeg].to},
+		LatencyNs: report.Latency{Percentiles: departure.Percentiles(), Between: departure.From + " to " + departure.To},
 	}
 	for _, n := range card.Dropped {
 		w.Lost += n
@@ -152,7 +144,7 @@ func (r *run) card(all *queueLegs) *NIC {
 		Counters:   map[string]uint64{},
 	}
 	for i := range c.LegsNs {
-		c.LegsNs[i].Distribution = all.hist[i].distribution()
+		c.LegsNs[i].Distribution = distribution(&all.Legs[i].Histogram)
 	}
 	for reason, count := range r.book.dropped {
 		c.drop(reason, count)
@@ -160,8 +152,7 @@ func (r *run) card(all *queueLegs) *NIC {
 	for q := range n.Queues() {
 		t, b := n.Queue(q), &r.book.queues[q]
 		x := NICQueue{
-			Limit: t.Limit, InflightMax: t.InflightMax, StackXOFF: t.StackXOFF, DrvXOFF: t.DrvXOFF, Restart: t.Restart, RingMax: t.RingMax,
-			Offered: b.offered.Frames, OfferedBytes: b.offered.Bytes, Sent: b.sent.Frames, SentBytes: b.sent.Bytes, LegsNs: []Leg{},
+			Queue: report.QueueOf(&t), Offered: b.offered.Frames, OfferedBytes: b.offered.Bytes, Sent: b.sent.Frames, SentBytes: b.sent.Bytes, LegsNs: []Leg{},
 		}
 		if r.legs[q] != nil {
 			x.LegsNs = r.legs[q].results()

@@ -1,11 +1,11 @@
 package replay
 
 import (
-	"encoding/json"
 	"io"
 
 	"nicemu/devices/nic"
 	"nicemu/replay/qdisc"
+	"nicemu/report"
 )
 
 // Verdicts of a replay.
@@ -18,32 +18,19 @@ const (
 // Result is what a replay found out: the document of --json, with the keys of `nicemu run` and those of its own. It is a function of the captures
 // and the options: the time that the computer took stands in Wall, not in the document.
 type Result struct {
-	Schema       int      `json:"schema"`
-	Scenario     string   `json:"scenario"` // "replay"
-	Seed         uint64   `json:"seed"`
-	Verdict      string   `json:"verdict"`
-	Reasons      []string `json:"reasons"`
-	Kernel       Kernel   `json:"kernel"`
-	Clock        string   `json:"clock"`        // "virtual"
-	Backpressure string   `json:"backpressure"` // "none": there is no kernel to push back into, the models stop and wake each other
-	WallS        *float64 `json:"wall_s"`       // null: the clock is virtual
-	Laws         Laws     `json:"laws"`
-	Cases        []*Case  `json:"cases"` // one
+	Schema       int           `json:"schema"`
+	Scenario     string        `json:"scenario"` // "replay"
+	Seed         uint64        `json:"seed"`
+	Verdict      string        `json:"verdict"`
+	Reasons      []string      `json:"reasons"`
+	Kernel       report.Kernel `json:"kernel"`
+	Clock        string        `json:"clock"`        // "virtual"
+	Backpressure string        `json:"backpressure"` // "none": there is no kernel to push back into, the models stop and wake each other
+	WallS        *float64      `json:"wall_s"`       // null: the clock is virtual
+	Laws         report.Laws   `json:"laws"`
+	Cases        []*Case       `json:"cases"` // one
 
 	Wall float64 `json:"-"` // seconds that the run took
-}
-
-// Kernel says where the qdiscs were: in a model.
-type Kernel struct {
-	Mode    string `json:"mode"`
-	Release string `json:"release"`
-	Reason  string `json:"reason"`
-}
-
-// Laws are the audits at the end of the run.
-type Laws struct {
-	Checked    int      `json:"checked"`
-	Violations []string `json:"violations"`
 }
 
 // Case is the one run.
@@ -53,7 +40,7 @@ type Case struct {
 	Workloads    map[string]*Workload `json:"workloads"` // "replay"
 	NICs         map[string]*NIC      `json:"nics"`      // by device
 	Qdiscs       []QdiscStats         `json:"qdiscs"`
-	LatenessNs   Percentiles          `json:"lateness_ns"` // of timers: none is ever late
+	LatenessNs   report.Percentiles   `json:"lateness_ns"` // of timers: none is ever late
 	Expectations []any                `json:"expectations"`
 	Replay       Replay               `json:"replay"`
 }
@@ -86,36 +73,20 @@ const Policy = "a packet earlier than one before it in its file: sent with that 
 
 // LaunchResult is how the frames with a launch time kept it.
 type LaunchResult struct {
-	Queues     []int       `json:"queues"`
-	DeltaNs    int64       `json:"delta_ns"`
-	LateNs     Percentiles `json:"late_ns"` // from the launch time to the start on the wire, 0 for early ones
-	Early      uint64      `json:"early"`   // frames that started before: cards round down
-	EarlyMaxNs int64       `json:"early_max_ns"`
+	Queues     []int              `json:"queues"`
+	DeltaNs    int64              `json:"delta_ns"`
+	LateNs     report.Percentiles `json:"late_ns"` // from the launch time to the start on the wire, 0 for early ones
+	Early      uint64             `json:"early"`   // frames that started before: cards round down
+	EarlyMaxNs int64              `json:"early_max_ns"`
 }
 
 // Workload is the replay as a workload.
 type Workload struct {
-	Kind       string  `json:"kind"`
-	GoodputBPS float64 `json:"goodput_bps"` // bytes sent, from the first frame enqueued to the last bit on the wire
-	PPS        float64 `json:"pps"`         // packets on the wire in the same time
-	Lost       uint64  `json:"lost"`        // frames dropped
-	LatencyNs  Latency `json:"latency_ns"`
-}
-
-// Latency is a distribution of delays between two points of a frame's way.
-type Latency struct {
-	Percentiles
-	Between string `json:"between"`
-}
-
-// Percentiles of a distribution; all zero if Count is.
-type Percentiles struct {
-	Count int64 `json:"count"`
-	P50   int64 `json:"p50"`
-	P90   int64 `json:"p90"`
-	P99   int64 `json:"p99"`
-	P999  int64 `json:"p999"`
-	Max   int64 `json:"max"`
+	Kind       string         `json:"kind"`
+	GoodputBPS float64        `json:"goodput_bps"` // bytes sent, from the first frame enqueued to the last bit on the wire
+	PPS        float64        `json:"pps"`         // packets on the wire in the same time
+	Lost       uint64         `json:"lost"`        // frames dropped
+	LatencyNs  report.Latency `json:"latency_ns"`
 }
 
 // NIC is what the card did. Frames and bytes are those of the wire, headers of every segment included.
@@ -139,12 +110,7 @@ type NIC struct {
 
 // NICQueue is one transmit queue's part.
 type NICQueue struct {
-	Limit        int    `json:"limit"`        // BQL limit at the end, bytes
-	InflightMax  int    `json:"inflight_max"` // bytes
-	StackXOFF    uint64 `json:"stack_xoff"`   // times set
-	DrvXOFF      uint64 `json:"drv_xoff"`     // times set
-	Restart      uint64 `json:"restart"`
-	RingMax      int    `json:"ring_max"` // descriptors
+	report.Queue
 	Offered      uint64 `json:"offered"`
 	OfferedBytes uint64 `json:"offered_bytes"`
 	Sent         uint64 `json:"sent"`
@@ -154,10 +120,7 @@ type NICQueue struct {
 
 // Leg is how long frames took from one point of their way to another.
 type Leg struct {
-	Name string `json:"name"`
-	From string `json:"from"`
-	To   string `json:"to"`
-	Percentiles
+	report.Leg
 	Distribution []Quantile `json:"distribution,omitempty"`
 }
 
@@ -177,42 +140,10 @@ type QdiscStats struct {
 }
 
 // WriteJSON writes the document, indented, with a stable order of keys.
-func (r *Result) WriteJSON(w io.Writer) error {
-	e := json.NewEncoder(w)
-	e.SetIndent("", "  ")
-	e.SetEscapeHTML(false)
-	return e.Encode(r)
-}
+func (r *Result) WriteJSON(w io.Writer) error { return report.JSON(w, r) }
 
 // card is the one card's part.
 func (r *Result) card() *NIC { return r.Cases[0].NICs[r.Cases[0].Replay.Device] }
-
-func (h *histogram) percentiles() Percentiles {
-	if h.TotalCount() == 0 {
-		return Percentiles{}
-	}
-	at := func(p float64) int64 { return min(h.ValueAtPercentile(p), int64(h.max)) }
-	return Percentiles{h.TotalCount(), at(50), at(90), at(99), at(99.9), int64(h.max)}
-}
-
-func (l *queueLegs) results() []Leg {
-	list := make([]Leg, len(legs))
-	for i, leg := range legs {
-		list[i] = Leg{Name: leg.name, From: leg.from, To: leg.to, Percentiles: l.hist[i].percentiles()}
-	}
-	return list
-}
-
-// distribution is the whole histogram, in few steps.
-func (h *histogram) distribution() (list []Quantile) {
-	if h.TotalCount() == 0 {
-		return nil
-	}
-	for _, b := range h.CumulativeDistribution() {
-		list = append(list, Quantile{b.Quantile, min(b.ValueAt, int64(h.max)), b.Count})
-	}
-	return list
-}
 
 func (n *NIC) drop(reason string, c nic.Count) {
 	n.Dropped[reason] += c.Frames

@@ -3,29 +3,25 @@ package replay
 import (
 	"fmt"
 	"io"
-	"math"
+	"maps"
 	"slices"
 	"strings"
 	"text/tabwriter"
 
 	"nicemu/devices/nic"
+	"nicemu/replay/stack"
+	"nicemu/report"
 )
 
 // WriteTable shows the result to people: what was read, what became of it, how long it took where, and the verdict.
 func (r *Result) WriteTable(w io.Writer) error {
 	x := &r.Cases[0].Replay
 	fmt.Fprintln(w, x.headline(r.card().Device, r.Seed))
-	for _, part := range []func(*tabwriter.Writer){x.captures, r.card().books, r.card().queues, r.card().delays} {
-		fmt.Fprintln(w)
-		tw := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-		part(tw)
-		if err := tw.Flush(); err != nil {
-			return err
-		}
+	if err := report.Tables(w, x.captures, r.card().books, r.card().queues, r.card().delays); err != nil {
+		return err
 	}
 	fmt.Fprintln(w)
-	r.close(w)
-	return nil
+	return r.close(w)
 }
 
 func (x *Replay) headline(model string, seed uint64) string {
@@ -94,7 +90,7 @@ func (f *FileStats) oddities() string {
 	add(f.IPLengthZero, "with IP length 0")
 	add(f.SkippedBlock, "other blocks")
 	add(f.CaptureDrops, "lost by the capture")
-	for _, why := range sortedKeys(f.Refused) {
+	for _, why := range slices.Sorted(maps.Keys(f.Refused)) {
 		add(f.Refused[why], "refused: "+why)
 	}
 	return strings.Join(list, ", ")
@@ -106,7 +102,7 @@ func (n *NIC) books(w *tabwriter.Writer) {
 	row("offered", nic.Count{Frames: n.Offered, Bytes: n.OfferedBytes})
 	row("sent", nic.Count{Frames: n.Sent, Bytes: n.SentBytes})
 	row("queued", nic.Count{Frames: n.Queued, Bytes: n.QueuedBytes})
-	for _, reason := range sortedKeys(n.Dropped) {
+	for _, reason := range slices.Sorted(maps.Keys(n.Dropped)) {
 		row("dropped: "+reason, nic.Count{Frames: n.Dropped[reason], Bytes: n.DroppedBytes[reason]})
 	}
 }
@@ -121,7 +117,7 @@ func (n *NIC) queues(w *tabwriter.Writer) {
 		}
 		fmt.Fprintf(w, "%d\t%d\t%d\t%d\t%d\t%d\t%d\t%d", q, x.Offered, x.Sent, x.RingMax, x.Limit, x.InflightMax, x.StackXOFF, x.DrvXOFF)
 		if len(x.LegsNs) > 0 {
-			p := x.LegsNs[departureLeg]
+			p := x.LegsNs[stack.Departure]
 			fmt.Fprintf(w, "\t%s\t%s\t%s", formatNs(p.P50), formatNs(p.P99), formatNs(p.Max))
 		}
 		fmt.Fprintln(w)
@@ -137,20 +133,17 @@ func (n *NIC) delays(w *tabwriter.Writer) {
 }
 
 // close writes the rates and the verdict.
-func (r *Result) close(w io.Writer) {
+func (r *Result) close(w io.Writer) error {
 	c := r.Cases[0]
 	if l := c.Replay.Launch; l != nil {
 		fmt.Fprintf(w, "launch times on queues %v: %d frames, late by p50 %s, p99 %s, max %s; %d early by at most %s\n", l.Queues, l.LateNs.Count,
 			formatNs(l.LateNs.P50), formatNs(l.LateNs.P99), formatNs(l.LateNs.Max), l.Early, formatNs(l.EarlyMaxNs))
 	}
 	load := c.Workloads["replay"]
-	fmt.Fprintf(w, "sent %s, %.4g packets/s, %d interrupts in %.9g s of virtual time\n", formatRate(load.GoodputBPS), load.PPS, r.card().Interrupts, c.VirtualS)
+	fmt.Fprintf(w, "sent %s, %.4g packets/s, %d interrupts in %.9g s of virtual time\n", report.Rate(load.GoodputBPS), load.PPS, r.card().Interrupts, c.VirtualS)
 	speed := float64(c.Replay.Frames) / max(r.Wall, 1e-9)
-	fmt.Fprintf(w, "took %.3g s, %s\n", r.Wall, format(speed, scale{1e6, "million frames/s"}, scale{1, "frames/s"}))
-	fmt.Fprintf(w, "laws: %d card audited, %d violations\nverdict: %s\n", r.Laws.Checked, len(r.Laws.Violations), r.Verdict)
-	for _, reason := range r.Reasons {
-		fmt.Fprintf(w, "  %s\n", reason)
-	}
+	fmt.Fprintf(w, "took %.3g s, %s\n", r.Wall, report.Figure(speed, report.Unit{Worth: 1e6, Name: " million frames/s"}, report.Unit{Worth: 1, Name: " frames/s"}))
+	return report.Verdict(w, &r.Laws, "card audited", r.Verdict, r.Reasons)
 }
 
 func orDash(s string) string {
@@ -160,40 +153,10 @@ func orDash(s string) string {
 	return s
 }
 
-func sortedKeys[V any](m map[string]V) []string {
-	keys := make([]string, 0, len(m))
-	for k := range m {
-		keys = append(keys, k)
-	}
-	slices.Sort(keys)
-	return keys
-}
-
-// scale is a unit and its name.
-type scale struct {
-	unit float64
-	name string
-}
-
-// format writes v with three digits in the largest unit that it reaches.
-func format(v float64, scales ...scale) string {
-	for _, s := range scales {
-		if v >= s.unit {
-			digits := max(0, 2-int(math.Log10(v/s.unit)))
-			return fmt.Sprintf("%.*f %s", digits, v/s.unit, s.name)
-		}
-	}
-	return "0"
-}
-
 // formatNs is exact below a microsecond.
 func formatNs(ns int64) string {
 	if ns < 1000 {
 		return fmt.Sprintf("%d ns", ns)
 	}
-	return format(float64(ns), scale{1e9, "s"}, scale{1e6, "ms"}, scale{1e3, "µs"})
-}
-
-func formatRate(bps float64) string {
-	return format(bps, scale{1e9, "Gbit/s"}, scale{1e6, "Mbit/s"}, scale{1e3, "kbit/s"}, scale{1, "bit/s"})
+	return report.Ns(ns)
 }

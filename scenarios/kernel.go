@@ -8,6 +8,7 @@ import (
 	"nicemu/emulator"
 	"nicemu/emulator/gate"
 	"nicemu/emulator/netns"
+	"nicemu/report"
 	"nicemu/scenarios/format"
 
 	"golang.org/x/sys/unix"
@@ -16,8 +17,8 @@ import (
 // ChooseKernel says where s is to run. Auto is this host if the user may make
 // namespaces and TAPs in it and its kernel has every qdisc that the scenario
 // names and the back-pressure needs; else the lab. Release is that of the host.
-func ChooseKernel(s *format.Scenario, want format.Kernel, way emulator.Way) (Kernel, error) {
-	k := Kernel{Mode: string(want), Release: release(), Reason: "asked for"}
+func ChooseKernel(s *format.Scenario, want format.Kernel, way emulator.Way) (report.Kernel, error) {
+	k := report.Kernel{Mode: string(want), Release: release(), Reason: "asked for"}
 	if want != format.KernelAuto {
 		return k, nil
 	}
@@ -34,8 +35,8 @@ func ChooseKernel(s *format.Scenario, want format.Kernel, way emulator.Way) (Ker
 }
 
 // HostKernel is the kernel of this machine.
-func HostKernel(reason string) Kernel {
-	return Kernel{Mode: string(format.KernelHost), Release: release(), Reason: reason}
+func HostKernel(reason string) report.Kernel {
+	return report.Kernel{Mode: string(format.KernelHost), Release: release(), Reason: reason}
 }
 
 func release() string {

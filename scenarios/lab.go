@@ -13,6 +13,7 @@ import (
 
 	"nicemu/emulator"
 	"nicemu/lab"
+	"nicemu/report"
 	"nicemu/scenarios/format"
 )
 
@@ -148,7 +149,7 @@ func RunLabJob(ctx context.Context, dir string, p *Progress) (*Result, error) {
 	if err := s.Set(j.Set...); err != nil {
 		return nil, err
 	}
-	k := Kernel{Mode: string(format.KernelLab), Release: release(), Reason: j.Reason}
+	k := report.Kernel{Mode: string(format.KernelLab), Release: release(), Reason: j.Reason}
 	r, err := Run(ctx, s, Options{Way: j.Way, Kernel: k, Virtual: true, Progress: p})
 	if err != nil {
 		return nil, err

@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"nicemu/replay"
+	"nicemu/report"
 )
 
 // Replay is a live replay's part of its case: what was read, how it was played,
@@ -33,14 +34,14 @@ type Replay struct {
 	Captures []replay.FileStats `json:"captures"`
 	Policy   string             `json:"policy"`
 
-	Injected      uint64            `json:"injected"`
-	InjectedBytes uint64            `json:"injected_bytes"`
-	Refused       map[string]uint64 `json:"refused"`        // frames that no interface of this MTU takes, by reason
-	SpanS         float64           `json:"span_s"`         // from the first to the last
-	PPS           float64           `json:"pps"`            // injected in that time
-	BPS           float64           `json:"bps"`            // the same, without preamble, FCS and gap
-	Starved       uint64            `json:"starved"`        // times that the reader of the captures was behind
-	TimersLateNs  Percentiles       `json:"timers_late_ns"` // all timers of the live loop
+	Injected      uint64             `json:"injected"`
+	InjectedBytes uint64             `json:"injected_bytes"`
+	Refused       map[string]uint64  `json:"refused"`        // frames that no interface of this MTU takes, by reason
+	SpanS         float64            `json:"span_s"`         // from the first to the last
+	PPS           float64            `json:"pps"`            // injected in that time
+	BPS           float64            `json:"bps"`            // the same, without preamble, FCS and gap
+	Starved       uint64             `json:"starved"`        // times that the reader of the captures was behind
+	TimersLateNs  report.Percentiles `json:"timers_late_ns"` // all timers of the live loop
 
 	// Side qdisc only.
 	ENOBUFS      uint64 `json:"enobufs"`       // sends that the qdisc refused
@@ -51,7 +52,7 @@ type Replay struct {
 }
 
 // timersLate is how late the live loop's timers ran.
-func (c *Case) timersLate() Percentiles {
+func (c *Case) timersLate() report.Percentiles {
 	if c.Replay != nil {
 		return c.Replay.TimersLateNs
 	}
@@ -65,12 +66,12 @@ func replayRows() []row {
 	count := func(f func(*Replay) uint64) func(*Case) string {
 		return of(func(r *Replay) string { return fmt.Sprint(f(r)) })
 	}
-	late := func(ns func(Percentiles) int64) func(*Case) string {
+	late := func(ns func(report.Percentiles) int64) func(*Case) string {
 		return func(c *Case) string {
 			if c.LatenessNs.Count == 0 {
 				return ""
 			}
-			return formatNs(ns(c.LatenessNs))
+			return report.Ns(ns(c.LatenessNs))
 		}
 	}
 	const name = "replay"
@@ -85,12 +86,12 @@ func replayRows() []row {
 		{name, "of others", count(func(r *Replay) uint64 { return r.OtherFrames })},
 		{name, "left in the qdisc", count(func(r *Replay) uint64 { return r.QdiscBacklog })},
 		{name, "frames/s", of(func(r *Replay) string { return fmt.Sprintf("%.0f", r.PPS) })},
-		{name, "rate", of(func(r *Replay) string { return formatRate(r.BPS) })},
-		{name, "late p50", late(func(p Percentiles) int64 { return p.P50 })},
-		{name, "p90", late(func(p Percentiles) int64 { return p.P90 })},
-		{name, "p99", late(func(p Percentiles) int64 { return p.P99 })},
-		{name, "p99.9", late(func(p Percentiles) int64 { return p.P999 })},
-		{name, "max", late(func(p Percentiles) int64 { return p.Max })},
+		{name, "rate", of(func(r *Replay) string { return report.Rate(r.BPS) })},
+		{name, "late p50", late(func(p report.Percentiles) int64 { return p.P50 })},
+		{name, "p90", late(func(p report.Percentiles) int64 { return p.P90 })},
+		{name, "p99", late(func(p report.Percentiles) int64 { return p.P99 })},
+		{name, "p99.9", late(func(p report.Percentiles) int64 { return p.P999 })},
+		{name, "max", late(func(p report.Percentiles) int64 { return p.Max })},
 		{name, "reader behind", count(func(r *Replay) uint64 { return r.Starved })},
 	}
 }

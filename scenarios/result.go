@@ -1,13 +1,11 @@
 package scenarios
 
 import (
-	"encoding/json"
 	"io"
 
 	"nicemu/devices/nic"
+	"nicemu/report"
 	"nicemu/scenarios/workload"
-
-	"github.com/HdrHistogram/hdrhistogram-go"
 )
 
 // Verdicts of a run.
@@ -20,37 +18,17 @@ const (
 // Result is what one run measured: the document that --json writes. Keys are
 // added in later versions, never renamed; numbers are in base units.
 type Result struct {
-	Schema       int      `json:"schema"`
-	Scenario     string   `json:"scenario"`
-	Seed         int64    `json:"seed"`
-	Verdict      string   `json:"verdict"`
-	Reasons      []string `json:"reasons"`
-	Kernel       Kernel   `json:"kernel"`
-	Clock        string   `json:"clock"`        // real, virtual
-	Backpressure string   `json:"backpressure"` // native, gate, lossy, virtio, none
-	WallS        float64  `json:"wall_s"`       // 0 on models, whose document is the same from run to run
-	Laws         Laws     `json:"laws"`
-	Cases        []*Case  `json:"cases"`
-}
-
-// Kernel says where a run took place and why there.
-type Kernel struct {
-	Mode    string `json:"mode"` // host, lab, model
-	Release string `json:"release"`
-	Reason  string `json:"reason"`
-}
-
-func (k Kernel) String() string {
-	if k.Release == "" {
-		return "no kernel"
-	}
-	return k.Mode + " kernel " + k.Release
-}
-
-// Laws counts the audits of all cards and lists what they found.
-type Laws struct {
-	Checked    int      `json:"checked"`
-	Violations []string `json:"violations"`
+	Schema       int           `json:"schema"`
+	Scenario     string        `json:"scenario"`
+	Seed         int64         `json:"seed"`
+	Verdict      string        `json:"verdict"`
+	Reasons      []string      `json:"reasons"`
+	Kernel       report.Kernel `json:"kernel"`
+	Clock        string        `json:"clock"`        // real, virtual
+	Backpressure string        `json:"backpressure"` // native, gate, lossy, virtio, none
+	WallS        float64       `json:"wall_s"`       // 0 on models, whose document is the same from run to run
+	Laws         report.Laws   `json:"laws"`
+	Cases        []*Case       `json:"cases"`
 }
 
 // Case is one point of the sweep.
@@ -60,7 +38,7 @@ type Case struct {
 	Workloads    map[string]*workload.Result `json:"workloads"`
 	NICs         map[string]*NIC             `json:"nics"`
 	Qdiscs       []map[string]any            `json:"qdiscs"`
-	LatenessNs   Percentiles                 `json:"lateness_ns"`
+	LatenessNs   report.Percentiles          `json:"lateness_ns"`
 	HostCeiling  *Ceiling                    `json:"host_ceiling,omitempty"`
 	Expectations []Expectation               `json:"expectations"`
 	Setup        *CardSetup                  `json:"setup,omitempty"`  // simulate only
@@ -73,56 +51,28 @@ type Case struct {
 // NIC is one card's part of a case. Frames and bytes are those of the wire,
 // headers of every segment included.
 type NIC struct {
-	Device            string            `json:"device"`
-	Offered           uint64            `json:"offered"`
-	OfferedBytes      uint64            `json:"offered_bytes"`
-	Sent              uint64            `json:"sent"`
-	SentBytes         uint64            `json:"sent_bytes"`
-	Dropped           map[string]uint64 `json:"dropped"`
-	DroppedBytes      map[string]uint64 `json:"dropped_bytes"`
-	Queued            uint64            `json:"queued"`
-	QueuedBytes       uint64            `json:"queued_bytes"`
-	Received          uint64            `json:"received"`
-	ReceivedBytes     uint64            `json:"received_bytes"`
-	GateExcessBytes   *Percentiles      `json:"gate_excess_bytes,omitempty"` // beyond BQL limit + one largest packet
-	GateRescues       uint64            `json:"gate_rescues"`
-	BelowQdiscDropped uint64            `json:"below_qdisc_dropped"`
-	Interrupts        uint64            `json:"interrupts"`
-	SentPackets       uint64            `json:"sent_packets,omitempty"`   // models only: segments of GSO frames counted one by one
-	ThroughputBPS     float64           `json:"throughput_bps,omitempty"` // simulate only: sent after the warm-up
-	PPS               float64           `json:"pps,omitempty"`            // simulate only: wire packets after the warm-up
-	CPUBusyNs         int64             `json:"cpu_busy_ns,omitempty"`    // simulate only: core time spent
-	LegsNs            []Leg             `json:"legs_ns,omitempty"`        // models only
-	Queues            []NICQueue        `json:"queues"`
-	Counters          map[string]uint64 `json:"counters"`
-}
-
-// NICQueue is one transmit queue's part.
-type NICQueue struct {
-	Limit       int    `json:"limit"`        // BQL limit at the end, bytes
-	InflightMax int    `json:"inflight_max"` // bytes
-	StackXOFF   uint64 `json:"stack_xoff"`   // times set
-	DrvXOFF     uint64 `json:"drv_xoff"`     // times set
-	Restart     uint64 `json:"restart"`
-	RingMax     int    `json:"ring_max"` // descriptors
-}
-
-// Leg is how long sent frames took from one point of their way to another.
-type Leg struct {
-	Name string `json:"name"`
-	From string `json:"from"`
-	To   string `json:"to"`
-	Percentiles
-}
-
-// Percentiles of a distribution; all zero if Count is.
-type Percentiles struct {
-	Count int64 `json:"count"`
-	P50   int64 `json:"p50"`
-	P90   int64 `json:"p90"`
-	P99   int64 `json:"p99"`
-	P999  int64 `json:"p999"`
-	Max   int64 `json:"max"`
+	Device            string              `json:"device"`
+	Offered           uint64              `json:"offered"`
+	OfferedBytes      uint64              `json:"offered_bytes"`
+	Sent              uint64              `json:"sent"`
+	SentBytes         uint64              `json:"sent_bytes"`
+	Dropped           map[string]uint64   `json:"dropped"`
+	DroppedBytes      map[string]uint64   `json:"dropped_bytes"`
+	Queued            uint64              `json:"queued"`
+	QueuedBytes       uint64              `json:"queued_bytes"`
+	Received          uint64              `json:"received"`
+	ReceivedBytes     uint64              `json:"received_bytes"`
+	GateExcessBytes   *report.Percentiles `json:"gate_excess_bytes,omitempty"` // beyond BQL limit + one largest packet
+	GateRescues       uint64              `json:"gate_rescues"`
+	BelowQdiscDropped uint64              `json:"below_qdisc_dropped"`
+	Interrupts        uint64              `json:"interrupts"`
+	SentPackets       uint64              `json:"sent_packets,omitempty"`   // models only: segments of GSO frames counted one by one
+	ThroughputBPS     float64             `json:"throughput_bps,omitempty"` // simulate only: sent after the warm-up
+	PPS               float64             `json:"pps,omitempty"`            // simulate only: wire packets after the warm-up
+	CPUBusyNs         int64               `json:"cpu_busy_ns,omitempty"`    // simulate only: core time spent
+	LegsNs            []report.Leg        `json:"legs_ns,omitempty"`        // models only
+	Queues            []report.Queue      `json:"queues"`
+	Counters          map[string]uint64   `json:"counters"`
 }
 
 // Ceiling is what this host carries through an emulated card without a limit of
@@ -146,24 +96,7 @@ type Expectation struct {
 }
 
 // WriteJSON writes the document, indented, with a stable order of keys.
-func (r *Result) WriteJSON(w io.Writer) error {
-	e := json.NewEncoder(w)
-	e.SetIndent("", "  ")
-	e.SetEscapeHTML(false)
-	return e.Encode(r)
-}
-
-// PercentilesOf reads a histogram off.
-func PercentilesOf(h *hdrhistogram.Histogram) Percentiles {
-	return Percentiles{
-		Count: h.TotalCount(),
-		P50:   h.ValueAtPercentile(50),
-		P90:   h.ValueAtPercentile(90),
-		P99:   h.ValueAtPercentile(99),
-		P999:  h.ValueAtPercentile(99.9),
-		Max:   h.Max(),
-	}
-}
+func (r *Result) WriteJSON(w io.Writer) error { return report.JSON(w, r) }
 
 // nicResult reads everything off a card.
 func nicResult(device string, n *nic.NIC) *NIC {
@@ -183,8 +116,8 @@ func nicResult(device string, n *nic.NIC) *NIC {
 	}
 	r.drop("rx_no_descriptor", s.RXDropped)
 	for q := range n.Queues() {
-		t := n.Queue(q)
-		r.Queues = append(r.Queues, NICQueue{t.Limit, t.InflightMax, t.StackXOFF, t.DrvXOFF, t.Restart, t.RingMax})
+		s := n.Queue(q)
+		r.Queues = append(r.Queues, report.QueueOf(&s))
 	}
 	for _, c := range n.Counters() {
 		r.Counters[c.Name] = c.Value

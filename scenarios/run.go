@@ -14,15 +14,16 @@ import (
 	"time"
 
 	"nicemu/emulator"
+	"nicemu/report"
 	"nicemu/scenarios/format"
 )
 
 // Options of a run.
 type Options struct {
-	Way      emulator.Way // wanted back-pressure
-	Kernel   Kernel       // the one we are in, for the result; the zero value is the host
-	Virtual  bool         // its time is virtual: the host is never late and limits nothing
-	Progress *Progress    // nil: silent
+	Way      emulator.Way  // wanted back-pressure
+	Kernel   report.Kernel // the one we are in, for the result; the zero value is the host
+	Virtual  bool          // its time is virtual: the host is never late and limits nothing
+	Progress *Progress     // nil: silent
 }
 
 // lateLimit is the 99th percentile of timer lateness above which the host
@@ -40,9 +41,9 @@ func Run(ctx context.Context, s *format.Scenario, o Options) (*Result, error) {
 	start := time.Now()
 	r := &Result{
 		Schema: 1, Scenario: s.Name, Seed: s.Seed, Verdict: VerdictOK, Reasons: []string{},
-		Kernel: o.Kernel, Clock: "real", Backpressure: string(way), Laws: Laws{Violations: []string{}},
+		Kernel: o.Kernel, Clock: "real", Backpressure: string(way), Laws: report.Laws{Violations: []string{}},
 	}
-	if r.Kernel == (Kernel{}) {
+	if r.Kernel == (report.Kernel{}) {
 		r.Kernel = HostKernel("asked for")
 	}
 	if o.Virtual {
@@ -142,7 +143,7 @@ func runCase(ctx context.Context, p *format.Case, o *Options, r *Result) (c *Cas
 			r.Laws.Violations = append(r.Laws.Violations, where(c, k.spec.ID()+": "+err.Error()))
 		}
 	}
-	c.LatenessNs = PercentilesOf(t.loop.Lateness())
+	c.LatenessNs = report.PercentilesOf(t.loop.Lateness())
 	return c, nil
 }
 
@@ -156,7 +157,7 @@ func ReadCard(device string, c *emulator.Card, way emulator.Way) (*NIC, error) {
 	n.drop("link_loss", c.Lost())
 	n.drop("kernel_refused", c.Refused())
 	if way == emulator.Gate {
-		p := PercentilesOf(c.Excess())
+		p := report.PercentilesOf(c.Excess())
 		n.GateExcessBytes = &p
 		n.GateRescues = c.GateStats().Rescues
 	}
@@ -168,7 +169,7 @@ func (r *Result) judgeHost(c *Case, s *format.Scenario) {
 	for _, l := range s.Links {
 		if bits := float64(l.Rate); bits > c.HostCeiling.BitsPerS {
 			r.degrade(c, fmt.Sprintf("the link is %v, this host carries %s: %.1f times too fast for it",
-				l.Rate, formatRate(c.HostCeiling.BitsPerS), bits/c.HostCeiling.BitsPerS))
+				l.Rate, report.Rate(c.HostCeiling.BitsPerS), bits/c.HostCeiling.BitsPerS))
 		}
 	}
 	if late := time.Duration(c.LatenessNs.P99); late > lateLimit {

@@ -9,6 +9,7 @@ import (
 	"sync"
 
 	"nicemu/devices/engine"
+	"nicemu/report"
 	"nicemu/scenarios/format"
 )
 
@@ -27,8 +28,8 @@ import (
 func Simulate(ctx context.Context, s *format.Scenario, o Options) (*Result, error) {
 	r := &Result{
 		Schema: 1, Scenario: s.Name, Seed: s.Seed, Verdict: VerdictOK, Reasons: []string{},
-		Kernel: Kernel{Mode: string(format.KernelModel), Reason: "asked for; cards, qdiscs and traffic are models"},
-		Clock:  "virtual", Backpressure: "none", Laws: Laws{Violations: []string{}},
+		Kernel: report.Kernel{Mode: string(format.KernelModel), Reason: "asked for; cards, qdiscs and traffic are models"},
+		Clock:  "virtual", Backpressure: "none", Laws: report.Laws{Violations: []string{}},
 	}
 	points := s.Cases()
 	for i := range points {

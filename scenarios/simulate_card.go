@@ -12,6 +12,7 @@ import (
 	"nicemu/devices/units"
 	"nicemu/replay/qdisc"
 	"nicemu/replay/stack"
+	"nicemu/report"
 	"nicemu/scenarios/format"
 	"nicemu/scenarios/workload"
 )
@@ -68,8 +69,8 @@ func SimulateCard(ctx context.Context, o CardOptions) (*Result, error) {
 	}
 	r := &Result{
 		Schema: 1, Scenario: "simulate", Seed: int64(o.Seed), Verdict: VerdictOK, Reasons: []string{},
-		Kernel: Kernel{Mode: string(format.KernelModel), Reason: "simulate has no kernel: card, qdisc and traffic are models"},
-		Clock:  "virtual", Backpressure: "none", Laws: Laws{Violations: []string{}},
+		Kernel: report.Kernel{Mode: string(format.KernelModel), Reason: "simulate has no kernel: card, qdisc and traffic are models"},
+		Clock:  "virtual", Backpressure: "none", Laws: report.Laws{Violations: []string{}},
 	}
 	for i := range runs {
 		r.take(&runs[i])
@@ -266,7 +267,7 @@ func (r *cardRun) result() modelRun {
 		c.Workloads[m.name] = m.result(r.measured())
 		if m.early > 0 && m.earliest > engine.Microsecond {
 			run.notes = append(run.notes, where(c, fmt.Sprintf("%s: %d frames started before their launch time, by up to %s: this card as it is set does not wait for launch times",
-				m.name, m.early, formatNs(int64(m.earliest)))))
+				m.name, m.early, report.Ns(int64(m.earliest)))))
 		}
 	}
 	if err := r.stack.Audit(); err != nil {
@@ -277,25 +278,19 @@ func (r *cardRun) result() modelRun {
 
 func (m *cardMeter) result(seconds float64) *workload.Result {
 	goodput, pps := float64(m.payload)*8/seconds, float64(m.packets)/seconds
-	p := PercentilesOf(m.hist)
 	return &workload.Result{
 		Kind: format.Kind(strings.SplitN(m.name, "-", 2)[0]), GoodputBPS: &goodput, PPS: &pps, Lost: &m.lost,
-		LatencyNS: &workload.Latency{Count: p.Count, P50: p.P50, P90: p.P90, P99: p.P99, P999: p.P999, Max: p.Max, Between: m.between},
+		LatencyNS: report.LatencyOf(m.hist, m.between),
 	}
 }
 
 func (r *cardRun) setup() *CardSetup {
 	s := &CardSetup{
-		Device: r.Device, Set: map[string]string{}, Qdisc: r.Qdisc, RateBPS: int64(r.rate),
+		Device: r.Device, Set: r.device.Given(), Qdisc: r.Qdisc, RateBPS: int64(r.rate),
 		DurationNs: int64(r.Duration), WarmupNs: int64(r.warmup), Workloads: map[string]string{}, short: map[string]string{},
 	}
 	if s.Qdisc == "" {
 		s.Qdisc = defaultCardQdisc
-	}
-	for _, k := range r.device.Knobs() {
-		if k.Given() {
-			s.Set[k.Key] = k.Value()
-		}
 	}
 	for i := range r.specs {
 		spec := &r.specs[i]

@@ -9,6 +9,7 @@ import (
 	"nicemu/devices/units"
 	"nicemu/replay/qdisc"
 	"nicemu/replay/stack"
+	"nicemu/report"
 	"nicemu/scenarios/format"
 	"nicemu/scenarios/workload"
 )
@@ -187,8 +188,8 @@ func (n *NIC) readModel(s *stack.Stack, legs *stack.Legs) {
 	for q := range s.NIC.Queues() {
 		n.SentPackets += s.NIC.Queue(q).Packets
 	}
-	for _, l := range legs.All() {
-		n.LegsNs = append(n.LegsNs, Leg{l.Name, l.From, l.To, PercentilesOf(l.Hist)})
+	for _, l := range legs[:stack.Total] {
+		n.LegsNs = append(n.LegsNs, report.Leg{Name: l.Name, From: l.From, To: l.To, Percentiles: report.PercentilesOf(l.Histogram.Histogram)})
 	}
 }
 

@@ -3,11 +3,13 @@ package scenarios
 import (
 	"fmt"
 	"io"
+	"maps"
 	"slices"
 	"strings"
 	"text/tabwriter"
 
 	"nicemu/devices/units"
+	"nicemu/report"
 	"nicemu/scenarios/workload"
 )
 
@@ -20,31 +22,23 @@ func (r *Result) WriteCardTable(w io.Writer, fancy bool) error {
 	if len(r.Cases) > 1 {
 		parts = []func(*tabwriter.Writer){r.writeCardSweep}
 	}
-	for _, part := range parts {
-		fmt.Fprintln(w)
-		tw := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-		part(tw)
-		if err := tw.Flush(); err != nil {
-			return err
-		}
+	if err := report.Tables(w, parts...); err != nil {
+		return err
 	}
 	if len(r.Cases) > 1 {
 		r.plotSweep(w, fancy)
 	} else {
 		first.writeCardCounters(w)
 	}
-	fmt.Fprintf(w, "\nlaws: %d audits, %d violations\nverdict: %s\n", r.Laws.Checked, len(r.Laws.Violations), r.Verdict)
-	for _, reason := range r.Reasons {
-		fmt.Fprintf(w, "  %s\n", reason)
-	}
-	return nil
+	fmt.Fprintln(w)
+	return report.Verdict(w, &r.Laws, "audits", r.Verdict, r.Reasons)
 }
 
 // headline is what all cases have in common.
 func (s *CardSetup) headline(r *Result) string {
 	swept := func(key string) bool { _, ok := r.Cases[0].Params[key]; return ok }
 	parts := []string{s.Device}
-	for _, k := range sortedKeys(s.Set) {
+	for _, k := range slices.Sorted(maps.Keys(s.Set)) {
 		if !swept(k) {
 			parts = append(parts, k+"="+s.Set[k])
 		}
@@ -53,14 +47,14 @@ func (s *CardSetup) headline(r *Result) string {
 		parts = append(parts, "qdisc "+s.Qdisc)
 	}
 	if !swept("rate") && !swept("link.rate") {
-		parts = append(parts, "link "+formatRate(float64(s.RateBPS)))
+		parts = append(parts, "link "+report.Rate(float64(s.RateBPS)))
 	}
 	parts = append(parts, fmt.Sprintf("%v of virtual time, measured after %v", units.Duration(s.DurationNs), units.Duration(s.WarmupNs)))
 	if !swept("seed") {
 		parts = append(parts, fmt.Sprintf("seed %d", r.Seed))
 	}
 	if len(r.Cases) > 1 {
-		for _, name := range sortedKeys(s.short) {
+		for _, name := range slices.Sorted(maps.Keys(s.short)) {
 			parts = append(parts, s.short[name])
 		}
 	}
@@ -71,11 +65,11 @@ func (c *Case) theCard() *NIC { return c.NICs[c.Setup.Device] }
 
 func (c *Case) writeCardLoads(w *tabwriter.Writer) {
 	fmt.Fprintln(w, "WORKLOAD\tGOODPUT\tPACKETS/S\tLOST\tP50\tP90\tP99\tMAX\tDELAY")
-	for _, name := range sortedKeys(c.Workloads) {
+	for _, name := range slices.Sorted(maps.Keys(c.Workloads)) {
 		x := c.Workloads[name]
 		l := x.LatencyNS
-		fmt.Fprintf(w, "%s\t%s\t%s\t%d\t%s\t%s\t%s\t%s\t%s\n", c.Setup.short[name], formatRate(*x.GoodputBPS), formatPerS(*x.PPS), *x.Lost,
-			formatNs(l.P50), formatNs(l.P90), formatNs(l.P99), formatNs(l.Max), l.Between)
+		fmt.Fprintf(w, "%s\t%s\t%s\t%d\t%s\t%s\t%s\t%s\t%s\n", c.Setup.short[name], report.Rate(*x.GoodputBPS), report.PerSecond(*x.PPS), *x.Lost,
+			report.Ns(l.P50), report.Ns(l.P90), report.Ns(l.P99), report.Ns(l.Max), l.Between)
 	}
 }
 
@@ -87,8 +81,8 @@ func (c *Case) writeCardQueues(w *tabwriter.Writer) {
 		if x.RingMax == 0 && len(n.Queues) > 1 {
 			continue
 		}
-		fmt.Fprintf(w, "%d\t%d\t%d\t%s\t%s\t%d\t%s\t%s\t%v\t\n", q, x.RingMax, x.DrvXOFF, formatBytes(float64(x.Limit)), formatBytes(float64(x.InflightMax)),
-			x.StackXOFF, formatBytes(float64(qd["backlog_mean"].(uint64))), formatBytes(float64(qd["backlog_max"].(uint64))), qd["drops"])
+		fmt.Fprintf(w, "%d\t%d\t%d\t%s\t%s\t%d\t%s\t%s\t%v\t\n", q, x.RingMax, x.DrvXOFF, report.Bytes(float64(x.Limit)), report.Bytes(float64(x.InflightMax)),
+			x.StackXOFF, report.Bytes(float64(qd["backlog_mean"].(uint64))), report.Bytes(float64(qd["backlog_max"].(uint64))), qd["drops"])
 	}
 }
 
@@ -96,19 +90,19 @@ func (c *Case) writeCardLegs(w *tabwriter.Writer) {
 	fmt.Fprintln(w, "DELAY OF SENT FRAMES\tFROM\tTO\tCOUNT\tP50\tP90\tP99\tP99.9\tMAX")
 	for _, l := range c.theCard().LegsNs {
 		fmt.Fprintf(w, "%s\t%s\t%s\t%d\t%s\t%s\t%s\t%s\t%s\n", strings.ReplaceAll(l.Name, "_", " "), l.From, l.To, l.Count,
-			formatNs(l.P50), formatNs(l.P90), formatNs(l.P99), formatNs(l.P999), formatNs(l.Max))
+			report.Ns(l.P50), report.Ns(l.P90), report.Ns(l.P99), report.Ns(l.P999), report.Ns(l.Max))
 	}
 }
 
 func (c *Case) writeCardCounters(w io.Writer) {
 	n := c.theCard()
 	fmt.Fprintf(w, "\nsent %s, %s packets/s; %s interrupts/s; core busy %.3g %%\n",
-		formatRate(n.ThroughputBPS), formatPerS(n.PPS), formatPerS(float64(n.Interrupts)/c.VirtualS), 100*float64(n.CPUBusyNs)/1e9/c.VirtualS)
+		report.Rate(n.ThroughputBPS), report.PerSecond(n.PPS), report.PerSecond(float64(n.Interrupts)/c.VirtualS), 100*float64(n.CPUBusyNs)/1e9/c.VirtualS)
 	if len(n.Dropped) > 0 {
 		fmt.Fprintf(w, "dropped by the card: %s\n", formatDrops(n.Dropped))
 	}
 	var counters []string
-	for _, name := range sortedKeys(n.Counters) {
+	for _, name := range slices.Sorted(maps.Keys(n.Counters)) {
 		if v := n.Counters[name]; v > 0 {
 			counters = append(counters, fmt.Sprintf("%s %d", name, v))
 		}
@@ -116,19 +110,6 @@ func (c *Case) writeCardCounters(w io.Writer) {
 	if len(counters) > 0 {
 		fmt.Fprintf(w, "ethtool -S: %s\n", strings.Join(counters, ", "))
 	}
-}
-
-// formatPerS is a number of events a second.
-func formatPerS(v float64) string {
-	switch {
-	case v == 0:
-		return "0"
-	case v >= 1e6:
-		return threeDigits(v/1e6) + " M"
-	case v >= 1e3:
-		return threeDigits(v/1e3) + " k"
-	}
-	return threeDigits(v)
 }
 
 // column is one figure of a sweep.
@@ -144,12 +125,12 @@ const throughput = "THROUGHPUT"
 
 // columns are the figures that say most about the workloads there are.
 func (r *Result) columns() []column {
-	ns := func(v float64) string { return formatNs(int64(v)) }
+	ns := func(v float64) string { return report.Ns(int64(v)) }
 	list := []column{
-		{throughput, func(c *Case) float64 { return c.theCard().ThroughputBPS }, formatRate, true},
-		{"PACKETS/S", func(c *Case) float64 { return c.theCard().PPS }, formatPerS, false},
+		{throughput, func(c *Case) float64 { return c.theCard().ThroughputBPS }, report.Rate, true},
+		{"PACKETS/S", func(c *Case) float64 { return c.theCard().PPS }, report.PerSecond, false},
 	}
-	names := sortedKeys(r.Cases[0].Workloads)
+	names := slices.Sorted(maps.Keys(r.Cases[0].Workloads))
 	for _, name := range names {
 		load := func(f func(*workload.Result) float64) func(*Case) float64 {
 			return func(c *Case) float64 { return f(c.Workloads[name]) }
@@ -157,7 +138,7 @@ func (r *Result) columns() []column {
 		up := strings.ToUpper(name)
 		kind := r.Cases[0].Workloads[name].Kind
 		if len(names) > 1 && kind != "rr" || kind == "receive" {
-			list = append(list, column{up + " GOODPUT", load(func(x *workload.Result) float64 { return *x.GoodputBPS }), formatRate, kind == "receive"})
+			list = append(list, column{up + " GOODPUT", load(func(x *workload.Result) float64 { return *x.GoodputBPS }), report.Rate, kind == "receive"})
 		}
 		list = append(list,
 			column{up + " P50", load(func(x *workload.Result) float64 { return float64(x.LatencyNS.P50) }), ns, false},
@@ -165,7 +146,7 @@ func (r *Result) columns() []column {
 			column{up + " LOST", load(func(x *workload.Result) float64 { return float64(*x.Lost) }), plain, false},
 		)
 	}
-	queues := func(f func(NICQueue) float64, combine func(a, b float64) float64) func(*Case) float64 {
+	queues := func(f func(report.Queue) float64, combine func(a, b float64) float64) func(*Case) float64 {
 		return func(c *Case) (v float64) {
 			for _, q := range c.theCard().Queues {
 				v = combine(v, f(q))
@@ -176,12 +157,12 @@ func (r *Result) columns() []column {
 	most := func(a, b float64) float64 { return max(a, b) }
 	sum := func(a, b float64) float64 { return a + b }
 	return append(list,
-		column{"RING MAX", queues(func(q NICQueue) float64 { return float64(q.RingMax) }, most), plain, false},
-		column{"DRV_XOFF", queues(func(q NICQueue) float64 { return float64(q.DrvXOFF) }, sum), plain, false},
-		column{"BQL LIMIT", queues(func(q NICQueue) float64 { return float64(q.Limit) }, most), formatBytes, false},
-		column{"IN FLIGHT", queues(func(q NICQueue) float64 { return float64(q.InflightMax) }, most), formatBytes, false},
-		column{"STACK_XOFF", queues(func(q NICQueue) float64 { return float64(q.StackXOFF) }, sum), plain, false},
-		column{"INTERRUPTS/S", func(c *Case) float64 { return float64(c.theCard().Interrupts) / c.VirtualS }, formatPerS, false},
+		column{"RING MAX", queues(func(q report.Queue) float64 { return float64(q.RingMax) }, most), plain, false},
+		column{"DRV_XOFF", queues(func(q report.Queue) float64 { return float64(q.DrvXOFF) }, sum), plain, false},
+		column{"BQL LIMIT", queues(func(q report.Queue) float64 { return float64(q.Limit) }, most), report.Bytes, false},
+		column{"IN FLIGHT", queues(func(q report.Queue) float64 { return float64(q.InflightMax) }, most), report.Bytes, false},
+		column{"STACK_XOFF", queues(func(q report.Queue) float64 { return float64(q.StackXOFF) }, sum), plain, false},
+		column{"INTERRUPTS/S", func(c *Case) float64 { return float64(c.theCard().Interrupts) / c.VirtualS }, report.PerSecond, false},
 		column{"CORE", func(c *Case) float64 { return float64(c.theCard().CPUBusyNs) / 1e9 / c.VirtualS }, func(v float64) string { return fmt.Sprintf("%.3g %%", 100*v) }, false},
 	)
 }
@@ -232,7 +213,7 @@ func (r *Result) writeCardSweep(w *tabwriter.Writer) {
 // sweptKeys are in the order of the sweep, which is that of the titles.
 func (r *Result) sweptKeys() []string {
 	title := r.Cases[0].title
-	keys := sortedKeys(r.Cases[0].Params)
+	keys := slices.Sorted(maps.Keys(r.Cases[0].Params))
 	slices.SortFunc(keys, func(a, b string) int {
 		return strings.Index(" "+title, " "+a+"=") - strings.Index(" "+title, " "+b+"=")
 	})

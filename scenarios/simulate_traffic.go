@@ -7,6 +7,7 @@ import (
 	"nicemu/devices/engine"
 	"nicemu/devices/nic"
 	"nicemu/replay/source"
+	"nicemu/report"
 	"nicemu/scenarios/format"
 	"nicemu/scenarios/workload"
 )
@@ -329,10 +330,7 @@ func (l *rrLoad) result() *workload.Result {
 }
 
 func exchangeResult(kind format.Kind, x *source.Exchange, between string) *workload.Result {
-	p := PercentilesOf(x.Latency)
-	return &workload.Result{Kind: kind, LatencyNS: &workload.Latency{
-		Count: p.Count, P50: p.P50, P90: p.P90, P99: p.P99, P999: p.P999, Max: p.Max, Between: between,
-	}}
+	return &workload.Result{Kind: kind, LatencyNS: report.LatencyOf(x.Latency, between)}
 }
 
 // pingLoad is ping.

@@ -3,12 +3,12 @@ package scenarios
 import (
 	"fmt"
 	"io"
-	"math"
+	"maps"
 	"slices"
 	"strings"
 	"text/tabwriter"
-	"time"
 
+	"nicemu/report"
 	"nicemu/scenarios/format"
 	"nicemu/scenarios/workload"
 )
@@ -30,12 +30,8 @@ func (r *Result) WriteTable(w io.Writer) error {
 	if err := r.writeExpectations(w); err != nil {
 		return err
 	}
-	fmt.Fprintf(w, "\nlaws: %d cards audited, %d violations\nverdict: %s", r.Laws.Checked, len(r.Laws.Violations), r.Verdict)
-	for _, reason := range r.Reasons {
-		fmt.Fprintf(w, "\n  %s", reason)
-	}
-	_, err := fmt.Fprintln(w)
-	return err
+	fmt.Fprintln(w)
+	return report.Verdict(w, &r.Laws, "cards audited", r.Verdict, r.Reasons)
 }
 
 // row is one line of the table: what it is about, the metric, and its value in
@@ -90,22 +86,22 @@ func (r row) label() string { return r.group + "  " + r.metric }
 func tableRows(cases []*Case) []row {
 	first := cases[0]
 	var rows []row
-	for _, name := range sortedKeys(first.Workloads) {
+	for _, name := range slices.Sorted(maps.Keys(first.Workloads)) {
 		rows = append(rows, workloadRows(name)...)
 	}
 	if first.Replay != nil {
 		rows = append(rows, replayRows()...)
 	}
-	for _, id := range sortedKeys(first.NICs) {
+	for _, id := range slices.Sorted(maps.Keys(first.NICs)) {
 		rows = append(rows, nicRows(id)...)
 	}
 	return append(rows,
-		row{"host", "timers late, p99", func(c *Case) string { return formatNs(c.timersLate().P99) }},
+		row{"host", "timers late, p99", func(c *Case) string { return report.Ns(c.timersLate().P99) }},
 		row{"host", "carries at most", func(c *Case) string {
 			if c.HostCeiling == nil {
 				return ""
 			}
-			return formatRate(c.HostCeiling.BitsPerS)
+			return report.Rate(c.HostCeiling.BitsPerS)
 		}},
 	)
 }
@@ -127,12 +123,12 @@ func workloadRows(name string) []row {
 			return ""
 		})}
 	}
-	delay := func(metric string, ns func(*workload.Latency) int64) row {
+	delay := func(metric string, ns func(*report.Latency) int64) row {
 		return row{name, metric, of(func(w *workload.Result) string {
 			if w.LatencyNS == nil {
 				return ""
 			}
-			return formatNs(ns(w.LatencyNS))
+			return report.Ns(ns(w.LatencyNS))
 		})}
 	}
 	return []row{
@@ -140,15 +136,15 @@ func workloadRows(name string) []row {
 			if w.GoodputBPS == nil {
 				return ""
 			}
-			return formatRate(*w.GoodputBPS)
+			return report.Rate(*w.GoodputBPS)
 		})},
 		whole("retransmits", func(w *workload.Result) *int64 { return w.Retransmits }),
 		whole("lost", func(w *workload.Result) *int64 { return w.Lost }),
-		delay("round trip p50", func(l *workload.Latency) int64 { return l.P50 }),
-		delay("p90", func(l *workload.Latency) int64 { return l.P90 }),
-		delay("p99", func(l *workload.Latency) int64 { return l.P99 }),
-		delay("p99.9", func(l *workload.Latency) int64 { return l.P999 }),
-		delay("max", func(l *workload.Latency) int64 { return l.Max }),
+		delay("round trip p50", func(l *report.Latency) int64 { return l.P50 }),
+		delay("p90", func(l *report.Latency) int64 { return l.P90 }),
+		delay("p99", func(l *report.Latency) int64 { return l.P99 }),
+		delay("p99.9", func(l *report.Latency) int64 { return l.P999 }),
+		delay("max", func(l *report.Latency) int64 { return l.Max }),
 		whole("count", func(w *workload.Result) *int64 {
 			if w.LatencyNS == nil {
 				return nil
@@ -162,7 +158,7 @@ func nicRows(id string) []row {
 	of := func(f func(*NIC) string) func(*Case) string {
 		return func(c *Case) string { return f(c.NICs[id]) }
 	}
-	largest := func(f func(NICQueue) int) func(*NIC) int {
+	largest := func(f func(report.Queue) int) func(*NIC) int {
 		return func(n *NIC) int {
 			most := 0
 			for _, q := range n.Queues {
@@ -171,7 +167,7 @@ func nicRows(id string) []row {
 			return most
 		}
 	}
-	count := func(f func(NICQueue) uint64) func(*NIC) string {
+	count := func(f func(report.Queue) uint64) func(*NIC) string {
 		return func(n *NIC) string {
 			var sum uint64
 			for _, q := range n.Queues {
@@ -180,16 +176,16 @@ func nicRows(id string) []row {
 			return fmt.Sprint(sum)
 		}
 	}
-	limit := largest(func(q NICQueue) int { return q.Limit })
-	inflight := largest(func(q NICQueue) int { return q.InflightMax })
-	ring := largest(func(q NICQueue) int { return q.RingMax })
+	limit := largest(func(q report.Queue) int { return q.Limit })
+	inflight := largest(func(q report.Queue) int { return q.InflightMax })
+	ring := largest(func(q report.Queue) int { return q.RingMax })
 	return []row{
 		{id, "frames sent", of(func(n *NIC) string { return fmt.Sprint(n.Sent) })},
 		{id, "ring used, max", of(func(n *NIC) string { return fmt.Sprint(ring(n)) })},
-		{id, "BQL limit, end", of(func(n *NIC) string { return formatBytes(float64(limit(n))) })},
-		{id, "BQL in flight, max", of(func(n *NIC) string { return formatBytes(float64(inflight(n))) })},
-		{id, "STACK_XOFF set", of(count(func(q NICQueue) uint64 { return q.StackXOFF }))},
-		{id, "DRV_XOFF set", of(count(func(q NICQueue) uint64 { return q.DrvXOFF }))},
+		{id, "BQL limit, end", of(func(n *NIC) string { return report.Bytes(float64(limit(n))) })},
+		{id, "BQL in flight, max", of(func(n *NIC) string { return report.Bytes(float64(inflight(n))) })},
+		{id, "STACK_XOFF set", of(count(func(q report.Queue) uint64 { return q.StackXOFF }))},
+		{id, "DRV_XOFF set", of(count(func(q report.Queue) uint64 { return q.DrvXOFF }))},
 		{id, "interrupts", of(func(n *NIC) string { return fmt.Sprint(n.Interrupts) })},
 		{id, "dropped by the card", of(func(n *NIC) string { return formatDrops(n.Dropped) })},
 		{id, "dropped below qdisc", of(func(n *NIC) string { return fmt.Sprint(n.BelowQdiscDropped) + " " })},
@@ -197,17 +193,17 @@ func nicRows(id string) []row {
 			if n.GateExcessBytes == nil || n.GateExcessBytes.Count == 0 {
 				return ""
 			}
-			return formatBytes(float64(n.GateExcessBytes.P99))
+			return report.Bytes(float64(n.GateExcessBytes.P99))
 		})},
 		{id, "gate excess max", of(func(n *NIC) string {
 			if n.GateExcessBytes == nil || n.GateExcessBytes.Count == 0 {
 				return ""
 			}
-			return formatBytes(float64(n.GateExcessBytes.Max))
+			return report.Bytes(float64(n.GateExcessBytes.Max))
 		})},
 		{id, "gate rescues", of(func(n *NIC) string { return fmt.Sprint(n.GateRescues) })},
-		{id, "qdisc backlog, mean", func(c *Case) string { return formatBytes(c.qdiscSum(id, "backlog_mean")) }},
-		{id, "qdisc backlog, max", func(c *Case) string { return formatBytes(c.qdiscSum(id, "backlog_max")) }},
+		{id, "qdisc backlog, mean", func(c *Case) string { return report.Bytes(c.qdiscSum(id, "backlog_mean")) }},
+		{id, "qdisc backlog, max", func(c *Case) string { return report.Bytes(c.qdiscSum(id, "backlog_max")) }},
 		{id, "qdisc drops", func(c *Case) string { return fmt.Sprint(c.qdiscSum(id, "drops")) }},
 	}
 }
@@ -235,7 +231,7 @@ func (c *Case) qdiscSum(id, key string) float64 {
 }
 
 func (r *Result) writeExpectations(w io.Writer) error {
-	tw := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	tw := report.Table(w)
 	header := false
 	for _, c := range r.Cases {
 		for _, x := range c.Expectations {
@@ -261,75 +257,19 @@ func (r *Result) writeExpectations(w io.Writer) error {
 func formatIn(unit string, v float64) string {
 	switch format.Unit(unit) {
 	case format.NS:
-		return formatNs(int64(v))
+		return report.Ns(int64(v))
 	case format.BPS:
-		return formatRate(v)
+		return report.Rate(v)
 	case format.Bytes:
-		return formatBytes(v)
+		return report.Bytes(v)
 	}
 	return fmt.Sprintf("%.4g", v)
 }
 
 func formatDrops(dropped map[string]uint64) string {
 	var parts []string
-	for _, reason := range sortedKeys(dropped) {
+	for _, reason := range slices.Sorted(maps.Keys(dropped)) {
 		parts = append(parts, fmt.Sprintf("%s %d", reason, dropped[reason]))
 	}
 	return strings.Join(parts, ", ")
-}
-
-// formatRate is bits a second in three digits, in the units of iperf3.
-func formatRate(bps float64) string {
-	for _, u := range []struct {
-		name string
-		unit float64
-	}{{"Gbit/s", 1e9}, {"Mbit/s", 1e6}, {"kbit/s", 1e3}} {
-		if bps >= u.unit {
-			return threeDigits(bps/u.unit) + " " + u.name
-		}
-	}
-	if bps == 0 {
-		return "0"
-	}
-	return threeDigits(bps) + " bit/s"
-}
-
-func formatBytes(b float64) string {
-	switch {
-	case b == 0:
-		return "0"
-	case b >= 1e6:
-		return threeDigits(b/1e6) + " MB"
-	case b >= 1e3:
-		return threeDigits(b/1e3) + " kB"
-	}
-	return threeDigits(b) + " B"
-}
-
-func formatNs(ns int64) string {
-	switch d := float64(ns); {
-	case ns == 0:
-		return "0"
-	case d >= 1e9:
-		return threeDigits(d/1e9) + " s"
-	case d >= 1e6:
-		return threeDigits(d/1e6) + " ms"
-	case d >= 1e3:
-		return threeDigits(d/1e3) + " µs"
-	}
-	return time.Duration(ns).String()
-}
-
-func threeDigits(v float64) string {
-	decimals := max(0, 2-int(math.Floor(math.Log10(math.Abs(v)))))
-	return fmt.Sprintf("%.*f", min(decimals, 2), v)
-}
-
-func sortedKeys[V any](m map[string]V) []string {
-	keys := make([]string, 0, len(m))
-	for k := range m {
-		keys = append(keys, k)
-	}
-	slices.Sort(keys)
-	return keys
 }

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"os"
 	"strings"
-	"text/tabwriter"
 	"unicode/utf8"
 
 	"github.com/spf13/cobra"
@@ -13,6 +12,7 @@ import (
 
 	"nicemu/devices"
 	"nicemu/devices/nic"
+	"nicemu/report"
 )
 
 func devicesCommand() *cobra.Command {
@@ -45,7 +45,7 @@ func devicesCommand() *cobra.Command {
 			case len(args) == 1:
 				return writeKnobs(cmd, list[0])
 			}
-			w := tabwriter.NewWriter(cmd.OutOrStdout(), 0, 0, 2, ' ', 0)
+			w := report.Table(cmd.OutOrStdout())
 			for _, d := range list {
 				fmt.Fprintf(w, "%s\t%s\n", d.Name, d.Summary)
 			}
@@ -142,5 +142,5 @@ func writeDevicesJSON(cmd *cobra.Command, list []*nic.Device) error {
 		}
 		doc = append(doc, j)
 	}
-	return jsonOf(doc)(cmd.OutOrStdout())
+	return report.JSON(cmd.OutOrStdout(), doc)
 }

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"os/exec"
-	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -16,6 +15,7 @@ import (
 	"nicemu/emulator/netns"
 	"nicemu/emulator/tap"
 	"nicemu/lab"
+	"nicemu/report"
 )
 
 // finding is one thing that a run may need.
@@ -41,7 +41,7 @@ traffic this host carries through an emulated card.`,
 				return err
 			}
 			if asJSON {
-				return jsonOf(found)(cmd.OutOrStdout())
+				return report.JSON(cmd.OutOrStdout(), found)
 			}
 			return writeFindings(cmd.OutOrStdout(), found)
 		},
@@ -51,7 +51,7 @@ traffic this host carries through an emulated card.`,
 }
 
 func writeFindings(out io.Writer, found []finding) error {
-	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	w := report.Table(out)
 	fmt.Fprintln(w, "WHAT\tSTATE\tDETAIL, AND WHAT TO DO")
 	for _, f := range found {
 		text := f.Detail

@@ -151,7 +151,7 @@ func (f *replayFlags) run(cmd *cobra.Command, files []string) (err error) {
 	if err = out.close(err); r == nil {
 		return err
 	}
-	return errors.Join(reportReplay(cmd, r, f.jsonFile), err)
+	return errors.Join(writeResult(cmd, f.jsonFile, r.WriteTable, r.WriteJSON, r.Verdict != replay.VerdictFailed), err)
 }
 
 // device is the card as the flags have it.
@@ -170,24 +170,6 @@ func (f *replayFlags) device() (*nic.Device, error) {
 		}
 	}
 	return d, nil
-}
-
-// reportReplay writes the result as asked for and turns its verdict into the exit status.
-func reportReplay(cmd *cobra.Command, r *replay.Result, jsonFile string) error {
-	if jsonFile != "-" {
-		if err := r.WriteTable(cmd.OutOrStdout()); err != nil {
-			return err
-		}
-	}
-	if jsonFile != "" {
-		if err := writeFile(cmd.OutOrStdout(), jsonFile, r.WriteJSON); err != nil {
-			return err
-		}
-	}
-	if r.Verdict == replay.VerdictFailed {
-		return errReported
-	}
-	return nil
 }
 
 // slowly passes on a call after the first second, and then four times a second.

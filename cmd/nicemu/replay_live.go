@@ -69,5 +69,5 @@ func (f *replayFlags) runLive(cmd *cobra.Command, c *config) error {
 	if r == nil {
 		return err
 	}
-	return errors.Join(report(cmd, r, f.jsonFile), err)
+	return errors.Join(writeResult(cmd, f.jsonFile, r.WriteTable, r.WriteJSON, r.Holds()), err)
 }

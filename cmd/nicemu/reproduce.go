@@ -2,10 +2,13 @@ package main
 
 import (
 	"fmt"
+	"io"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
 
+	"nicemu/report"
 	"nicemu/scenarios/reproduce"
 )
 
@@ -56,25 +59,17 @@ from the published ones, and so may the figures.`,
 			for _, x := range experiments {
 				fitted = append(fitted, x.Fitted...)
 			}
-			if jsonFile != "-" {
-				if err := reproduce.WriteTable(cmd.OutOrStdout(), rows); err != nil {
+			table := func(w io.Writer) error {
+				if err := reproduce.WriteTable(w, rows); err != nil {
 					return err
 				}
-				if err := reproduce.WriteFitted(cmd.OutOrStdout(), fitted); err != nil {
-					return err
-				}
+				return reproduce.WriteFitted(w, fitted)
 			}
-			if jsonFile != "" {
-				if err := writeFile(cmd.OutOrStdout(), jsonFile, jsonOf(map[string]any{"schema": 1, "rows": rows, "fitted": fitted})); err != nil {
-					return err
-				}
+			json := func(w io.Writer) error {
+				return report.JSON(w, map[string]any{"schema": 1, "rows": rows, "fitted": fitted})
 			}
-			for _, r := range rows {
-				if !r.OK {
-					return errReported
-				}
-			}
-			return nil
+			off := slices.ContainsFunc(rows, func(r reproduce.Row) bool { return !r.OK })
+			return writeResult(cmd, jsonFile, table, json, !off)
 		},
 	}
 	cmd.Flags().StringArrayVar(&set, "set", nil, "set a `knob=value` of the card on top of the experiment's, e.g. ring.tx=640")

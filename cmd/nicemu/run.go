@@ -63,7 +63,7 @@ expectation or a conservation law failed, 130 after Ctrl-C.`,
 			if err != nil {
 				return err
 			}
-			return report(cmd, r, jsonFile)
+			return writeResult(cmd, jsonFile, r.WriteTable, r.WriteJSON, r.Holds())
 		},
 	}
 	cmd.Flags().StringArrayVar(&set, "set", nil, "set a `key=value` of the scenario, e.g. nic.ring.tx=4096 or link.rate=100mbit")
@@ -121,23 +121,4 @@ func progress(c *config) *scenarios.Progress {
 		return nil
 	}
 	return scenarios.NewProgress(os.Stderr)
-}
-
-// report writes the result as asked for and turns its verdict into the exit
-// status.
-func report(cmd *cobra.Command, r *scenarios.Result, jsonFile string) error {
-	if jsonFile != "-" {
-		if err := r.WriteTable(cmd.OutOrStdout()); err != nil {
-			return err
-		}
-	}
-	if jsonFile != "" {
-		if err := writeFile(cmd.OutOrStdout(), jsonFile, r.WriteJSON); err != nil {
-			return err
-		}
-	}
-	if !r.Holds() {
-		return errReported
-	}
-	return nil
 }

@@ -2,10 +2,10 @@ package main
 
 import (
 	"fmt"
-	"text/tabwriter"
 
 	"github.com/spf13/cobra"
 
+	"nicemu/report"
 	"nicemu/scenarios"
 )
 
@@ -30,9 +30,9 @@ scenario_path. "nicemu scenarios show NAME" prints one's file, to start one's ow
 				return err
 			}
 			if asJSON {
-				return jsonOf(list)(cmd.OutOrStdout())
+				return report.JSON(cmd.OutOrStdout(), list)
 			}
-			w := tabwriter.NewWriter(cmd.OutOrStdout(), 0, 0, 2, ' ', 0)
+			w := report.Table(cmd.OutOrStdout())
 			for _, s := range list {
 				fmt.Fprintf(w, "%s\t%s\n", s.Name, s.Summary)
 			}

@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"io"
 	"os"
 
 	"github.com/spf13/cobra"
@@ -55,7 +56,8 @@ nicemu run FILE --kernel model.`,
 			if err != nil {
 				return err
 			}
-			return reportCard(cmd, r, jsonFile)
+			table := func(w io.Writer) error { return r.WriteCardTable(w, isTerminal(os.Stdout)) }
+			return writeResult(cmd, jsonFile, table, r.WriteJSON, r.Verdict != scenarios.VerdictFailed)
 		},
 	}
 	fl := cmd.Flags()
@@ -72,24 +74,4 @@ nicemu run FILE --kernel model.`,
 	fl.Uint64Var(&o.Seed, "seed", 1, "seed of all randomness")
 	fl.StringVar(&jsonFile, "json", "", "write the result as JSON to `FILE`, - for standard output instead of the table")
 	return cmd
-}
-
-// reportCard writes the result as asked for and turns its verdict into the exit
-// status.
-func reportCard(cmd *cobra.Command, r *scenarios.Result, jsonFile string) error {
-	out := cmd.OutOrStdout()
-	if jsonFile != "-" {
-		if err := r.WriteCardTable(out, isTerminal(os.Stdout)); err != nil {
-			return err
-		}
-	}
-	if jsonFile != "" {
-		if err := writeFile(out, jsonFile, r.WriteJSON); err != nil {
-			return err
-		}
-	}
-	if r.Verdict == scenarios.VerdictFailed {
-		return errReported
-	}
-	return nil
 }

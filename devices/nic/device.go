@@ -32,6 +32,18 @@ type Device struct {
 // Knobs in the order in which the device declared them.
 func (d *Device) Knobs() []*Knob { return d.knobs }
 
+// Given are the values of the knobs that a user has set, as the driver has
+// rounded them.
+func (d *Device) Given() map[string]string {
+	given := map[string]string{}
+	for _, k := range d.knobs {
+		if k.Given() {
+			given[k.Key] = k.Value()
+		}
+	}
+	return given
+}
+
 // Set turns one knob.
 func (d *Device) Set(key, value string) error {
 	for _, k := range d.knobs {

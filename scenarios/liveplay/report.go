@@ -8,6 +8,7 @@ import (
 	"nicemu/devices/engine"
 	"nicemu/emulator"
 	"nicemu/replay"
+	"nicemu/report"
 	"nicemu/scenarios"
 	"nicemu/scenarios/workload"
 )
@@ -28,12 +29,12 @@ func (p *play) result(ctx context.Context) (*scenarios.Result, error) {
 		Replay: p.played(&did),
 	}
 	if did.late != nil && !o.Schedule.TopSpeed {
-		c.LatenessNs = scenarios.PercentilesOf(did.late)
+		c.LatenessNs = report.PercentilesOf(did.late)
 	}
 	r := &scenarios.Result{
 		Schema: 1, Scenario: "replay", Seed: int64(o.Seed), Verdict: scenarios.VerdictOK, Reasons: []string{},
 		Kernel: scenarios.HostKernel("--live replays in this machine's kernel"),
-		Clock:  "real", Backpressure: string(o.Way), Laws: scenarios.Laws{Violations: []string{}},
+		Clock:  "real", Backpressure: string(o.Way), Laws: report.Laws{Violations: []string{}},
 		Cases: []*scenarios.Case{c},
 	}
 	card, err := scenarios.ReadCard(o.Name, b.card, o.Way)
@@ -64,20 +65,15 @@ func (p *play) played(did *sums) *scenarios.Replay {
 	o, s := p.o, p.reader.stream
 	x := &scenarios.Replay{
 		Side: string(o.Side), Netns: p.bench.ns.Name(), Dev: p.bench.card.TAP().Name(), Peer: o.Peer,
-		Device: o.Name, Set: map[string]string{}, TC: append([]string{}, o.TC...),
+		Device: o.Name, Set: o.Device.Given(), TC: append([]string{}, o.TC...),
 		Schedule: o.Schedule.String(), Loop: max(1, o.Loop), From: o.From.String(), To: o.To.String(),
 		QueueBy: o.Queues.String(), Offload: o.Offload, MSS: o.MSS, MTU: o.MTU, LinkTrace: o.Link != nil,
 		StreamStats: s.Stats(), Captures: s.Files(), Policy: policy,
 		Refused: p.reader.refused, ENOBUFS: did.refused.Frames, Starved: did.starved,
-		TimersLateNs: scenarios.PercentilesOf(p.bench.loop.Lateness()),
+		TimersLateNs: report.PercentilesOf(p.bench.loop.Lateness()),
 	}
 	if o.PerQueue {
 		x.QueueBy = "file"
-	}
-	for _, k := range o.Device.Knobs() {
-		if k.Given() {
-			x.Set[k.Key] = k.Value()
-		}
 	}
 	sum := did.accepted.Plus(did.refused)
 	x.Injected, x.InjectedBytes = sum.Frames, sum.Bytes

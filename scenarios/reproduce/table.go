@@ -6,12 +6,13 @@ import (
 	"math"
 	"strconv"
 	"strings"
-	"text/tabwriter"
+
+	"nicemu/report"
 )
 
 // WriteTable prints rows as aligned columns, and their reasons below.
 func WriteTable(w io.Writer, rows []Row) error {
-	tw := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	tw := report.Table(w)
 	fmt.Fprintln(tw, "EXPERIMENT\tCONDITION\tMETRIC\tPUBLISHED\tMODEL\tERROR\tLIVE\tERROR\tUNIT\t\t")
 	var whys []string
 	number := map[string]int{}
@@ -41,7 +42,7 @@ func WriteTable(w io.Writer, rows []Row) error {
 
 // WriteFitted prints what was fitted.
 func WriteFitted(w io.Writer, parameters []Parameter) error {
-	tw := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	tw := report.Table(w)
 	fmt.Fprintln(tw, "FITTED\tVALUE\tMEANING\tFITTED TO")
 	for _, p := range parameters {
 		fmt.Fprintf(tw, "%s\t%s\t%s\t%s\n", p.Name, p.Value, p.Meaning, p.FittedTo)

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	"nicemu/report"
 	"nicemu/scenarios/format"
 )
 
@@ -106,6 +107,6 @@ func parsePing(text []byte, result *Result) error {
 	}
 	lost := sent - h.TotalCount()
 	result.Lost = &lost
-	result.LatencyNS = latency(h, "ping: echo request sent to echo reply received")
+	result.LatencyNS = report.LatencyOf(h, "ping: echo request sent to echo reply received")
 	return nil
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/HdrHistogram/hdrhistogram-go"
 	"golang.org/x/sys/unix"
 
+	"nicemu/report"
 	"nicemu/scenarios/format"
 )
 
@@ -26,18 +27,6 @@ func newHistogram() *hdrhistogram.Histogram {
 
 func record(h *hdrhistogram.Histogram, d time.Duration) {
 	h.RecordValue(int64(min(max(d, 1), maxLatency))) // within its range, so it cannot fail
-}
-
-func latency(h *hdrhistogram.Histogram, between string) *Latency {
-	return &Latency{
-		Count:   h.TotalCount(),
-		P50:     h.ValueAtPercentile(50),
-		P90:     h.ValueAtPercentile(90),
-		P99:     h.ValueAtPercentile(99),
-		P999:    h.ValueAtPercentile(99.9),
-		Max:     h.Max(),
-		Between: between,
-	}
 }
 
 // transaction is an rr workload while it runs.
@@ -104,7 +93,7 @@ func (r *Runner) rr(ctx context.Context, w *format.Workload, target netip.Addr, 
 
 // conclude tells the end of the time from a failure.
 func (t *transaction) conclude(ctx context.Context, err error, result *Result) error {
-	result.LatencyNS = latency(t.histogram, "client: call of send(request) to return of recv(response)")
+	result.LatencyNS = report.LatencyOf(t.histogram, "client: call of send(request) to return of recv(response)")
 	if context.Cause(ctx) != errOver {
 		return err
 	}

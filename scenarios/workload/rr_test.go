@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"nicemu/devices/units"
+	"nicemu/report"
 	"nicemu/scenarios/format"
 )
 
@@ -179,7 +180,7 @@ func TestDelaysBeyondTheHistogramCountAsItsLongest(t *testing.T) {
 	for _, d := range []time.Duration{-1, 0, time.Microsecond, time.Hour} {
 		record(h, d)
 	}
-	if l := latency(h, ""); l.Count != 4 || l.P50 != 1 || l.Max < int64(maxLatency)*999/1000 {
+	if l := report.LatencyOf(h, ""); l.Count != 4 || l.P50 != 1 || l.Max < int64(maxLatency)*999/1000 {
 		t.Errorf("%+v", l)
 	}
 }

@@ -14,6 +14,7 @@ import (
 	"os/exec"
 	"time"
 
+	"nicemu/report"
 	"nicemu/scenarios/format"
 )
 
@@ -29,27 +30,16 @@ type Runner struct {
 // Result is what one workload measured, in base units. What does not apply to
 // its kind is absent.
 type Result struct {
-	Kind        format.Kind `json:"kind"`
-	GoodputBPS  *float64    `json:"goodput_bps,omitempty"` // payload received, mean over the run
-	PPS         *float64    `json:"pps,omitempty"`         // packets of the wire received, a second; models only
-	Retransmits *int64      `json:"retransmits,omitempty"` // TCP segments
-	Lost        *int64      `json:"lost,omitempty"`        // UDP datagrams, or echo requests without reply
-	LatencyNS   *Latency    `json:"latency_ns,omitempty"`
-	Intervals   []float64   `json:"intervals,omitempty"` // payload received in each second, bits per second
-	ExitStatus  *int        `json:"exit_status,omitempty"`
-	Output      string      `json:"output,omitempty"` // the end of what the program wrote
-	Error       string      `json:"error,omitempty"`
-}
-
-// Latency is a distribution of delays in nanoseconds.
-type Latency struct {
-	Count   int64  `json:"count"`
-	P50     int64  `json:"p50"`
-	P90     int64  `json:"p90"`
-	P99     int64  `json:"p99"`
-	P999    int64  `json:"p999"`
-	Max     int64  `json:"max"`
-	Between string `json:"between"` // the two points the delay lies between
+	Kind        format.Kind     `json:"kind"`
+	GoodputBPS  *float64        `json:"goodput_bps,omitempty"` // payload received, mean over the run
+	PPS         *float64        `json:"pps,omitempty"`         // packets of the wire received, a second; models only
+	Retransmits *int64          `json:"retransmits,omitempty"` // TCP segments
+	Lost        *int64          `json:"lost,omitempty"`        // UDP datagrams, or echo requests without reply
+	LatencyNS   *report.Latency `json:"latency_ns,omitempty"`
+	Intervals   []float64       `json:"intervals,omitempty"` // payload received in each second, bits per second
+	ExitStatus  *int            `json:"exit_status,omitempty"`
+	Output      string          `json:"output,omitempty"` // the end of what the program wrote
+	Error       string          `json:"error,omitempty"`
 }
 
 // MissingProgram says that a program a workload needs is not installed.
