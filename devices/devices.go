@@ -42,6 +42,24 @@ func New(name string) (*nic.Device, error) {
 	return nil, fmt.Errorf("unknown device %q, expected one of %s", name, strings.Join(Names(), ", "))
 }
 
+// Configured is New with knobs set as --set has them, each KNOB=VALUE.
+func Configured(name string, settings []string) (*nic.Device, error) {
+	d, err := New(name)
+	if err != nil {
+		return nil, err
+	}
+	for _, s := range settings {
+		key, value, ok := strings.Cut(s, "=")
+		if !ok {
+			return nil, fmt.Errorf("--set %q: expected knob=value", s)
+		}
+		if err := d.Set(strings.TrimSpace(key), value); err != nil {
+			return nil, err
+		}
+	}
+	return d, nil
+}
+
 // Names are all device names.
 func Names() []string {
 	var names []string

@@ -74,6 +74,21 @@ func (b QueueBy) String() string {
 // MarshalText implements encoding.TextMarshaler.
 func (b QueueBy) MarshalText() ([]byte, error) { return []byte(b.String()), nil }
 
+// of is the packet's key; iface is the capture interface's number.
+func (b QueueBy) of(f *capture.Fields, iface int) int {
+	switch b.key {
+	case byFixed:
+		return b.fixed
+	case byPCP:
+		return int(f.PCP)
+	case byDSCP:
+		return int(f.DSCP)
+	case byInterface:
+		return iface
+	}
+	return 0
+}
+
 // QueueMap says which key goes to which queue, as "46:0,34:1,*:3"; without * what is not listed goes to the last queue. The zero value is no map.
 type QueueMap struct {
 	queues map[int]int
@@ -161,18 +176,10 @@ const priorities = 16
 // priority chooses a socket's priority by the same keys: PCP, the upper three bits of DSCP and the numbers of interfaces as they are, or what the map
 // says for them, 0 without *. By hash all have 0.
 func (r *QueueRule) priority(f *capture.Fields, iface int) int {
-	key := 0
-	switch r.By.key {
-	case byFixed:
-		return r.By.fixed
-	case byPCP:
-		key = int(f.PCP)
-	case byDSCP:
-		key = int(f.DSCP)
-	case byInterface:
-		key = iface
-	}
+	key := r.By.of(f, iface)
 	switch {
+	case r.By.key == byFixed:
+		return key
 	case r.Map.queues != nil:
 		if _, listed := r.Map.queues[key]; !listed && r.Map.rest == lastQueue {
 			return 0
@@ -184,22 +191,14 @@ func (r *QueueRule) priority(f *capture.Fields, iface int) int {
 	return key % priorities
 }
 
-// queue chooses among the card's queues; iface is the capture interface's number.
+// queue chooses among the card's queues.
 func (r *QueueRule) queue(f *capture.Fields, hash uint32, iface, queues int) int {
-	key := 0
-	switch r.By.key {
-	case byHash:
-		return int(uint64(hash) * uint64(queues) >> 32)
-	case byFixed:
-		return r.By.fixed
-	case byPCP:
-		key = int(f.PCP)
-	case byDSCP:
-		key = int(f.DSCP)
-	case byInterface:
-		key = iface
-	}
+	key := r.By.of(f, iface)
 	switch {
+	case r.By.key == byHash:
+		return int(uint64(hash) * uint64(queues) >> 32)
+	case r.By.key == byFixed:
+		return key
 	case r.Map.queues != nil:
 		return r.Map.queue(key, queues)
 	case r.By.key == byPCP:

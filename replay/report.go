@@ -137,7 +137,7 @@ func (r *run) card(all *queueLegs) *NIC {
 		Device:  r.o.Device.Name,
 		Offered: offered.Frames, OfferedBytes: offered.Bytes,
 		Sent: sent.Frames, SentBytes: sent.Bytes,
-		Queued: left.Frames, QueuedBytes: left.Bytes,
+		SentPackets: n.Total().Packets, Queued: left.Frames, QueuedBytes: left.Bytes,
 		Dropped: map[string]uint64{}, DroppedBytes: map[string]uint64{},
 		Interrupts: n.Stats().Interrupts,
 		LegsNs:     all.results(),
@@ -157,7 +157,6 @@ func (r *run) card(all *queueLegs) *NIC {
 		if r.legs[q] != nil {
 			x.LegsNs = r.legs[q].results()
 		}
-		c.SentPackets += t.Packets
 		c.Queues = append(c.Queues, x)
 	}
 	for _, counter := range n.Counters() {

@@ -110,17 +110,8 @@ func newCardRun(c *cardCase) (*cardRun, error) {
 }
 
 func (r *cardRun) build() (err error) {
-	if r.device, err = devices.New(r.Device); err != nil {
+	if r.device, err = devices.Configured(r.Device, r.Set); err != nil {
 		return err
-	}
-	for _, kv := range r.Set {
-		key, value, ok := strings.Cut(kv, "=")
-		if !ok {
-			return fmt.Errorf("--set %q: expected knob=value", kv)
-		}
-		if err := r.device.Set(strings.TrimSpace(key), value); err != nil {
-			return err
-		}
 	}
 	root, err := parseCardQdisc(r.Qdisc)
 	if err != nil {
@@ -219,7 +210,7 @@ func (r *cardRun) run(ctx context.Context) (run modelRun, err error) {
 	for _, m := range r.loads {
 		m.on = true
 	}
-	r.sent, r.packets = r.stack.NIC.Stats().Sent, r.sentPackets()
+	r.sent, r.packets = r.stack.NIC.Stats().Sent, r.stack.NIC.Total().Packets
 	r.look()
 	if err := advance(ctx, r.eng, engine.Time(r.Duration)); err != nil {
 		return run, err
@@ -232,13 +223,6 @@ func (r *cardRun) look() {
 		r.backlog[q].add(uint64(r.stack.Qdisc(q).Backlog))
 	}
 	r.eng.After(&r.sample, min(modelSamplePeriod, engine.Time(r.Duration)/100))
-}
-
-func (r *cardRun) sentPackets() (n uint64) {
-	for q := range r.stack.NIC.Queues() {
-		n += r.stack.NIC.Queue(q).Packets
-	}
-	return n
 }
 
 // measured is how long rates were measured, in seconds.

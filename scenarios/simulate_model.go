@@ -42,7 +42,7 @@ type modelCard struct {
 // newModel builds everything and starts nothing.
 func newModel(s *format.Scenario) (*model, error) {
 	m := &model{s: s, eng: engine.New(uint64(s.Seed))}
-	pool := &stack.Pool{} // shared: frames cross links
+	pool := &nic.Pool{} // shared: frames cross links
 	for i := range s.NICs {
 		c, err := m.newCard(i)
 		if err != nil {
@@ -185,9 +185,7 @@ func (c *modelCard) result() *NIC {
 
 // readModel adds what only runs on models know.
 func (n *NIC) readModel(s *stack.Stack, legs *stack.Legs) {
-	for q := range s.NIC.Queues() {
-		n.SentPackets += s.NIC.Queue(q).Packets
-	}
+	n.SentPackets = s.NIC.Total().Packets
 	for _, l := range legs[:stack.Total] {
 		n.LegsNs = append(n.LegsNs, report.Leg{Name: l.Name, From: l.From, To: l.To, Percentiles: report.PercentilesOf(l.Histogram.Histogram)})
 	}

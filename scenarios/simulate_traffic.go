@@ -7,6 +7,7 @@ import (
 	"nicemu/devices/engine"
 	"nicemu/devices/nic"
 	"nicemu/replay/source"
+	"nicemu/replay/stack"
 	"nicemu/report"
 	"nicemu/scenarios/format"
 	"nicemu/scenarios/workload"
@@ -133,6 +134,14 @@ func (v *way) mss() int { return v.mtu() - v.ip - tcpHdr }
 
 // mtu is what both ends can take.
 func (v *way) mtu() int { return min(v.from.spec.MTU, v.to.spec.MTU) }
+
+// onLost has see told of every frame that the link or a receiving ring has lost
+// of what either end has sent.
+func (v *way) onLost(see func(*stack.Stack, *nic.Frame)) {
+	for _, c := range [2]*modelCard{v.from, v.to} {
+		c.onLost = append(c.onLost, func(f *nic.Frame) { see(c.stack, f) })
+	}
+}
 
 // onLoss has see told of every frame that c has sent in vain.
 func (c *modelCard) onLoss(see func(*nic.Frame)) {
@@ -317,9 +326,7 @@ func (m *model) newRR(v *way) *rrLoad {
 }
 
 func (l *rrLoad) start() {
-	for _, c := range [2]*modelCard{l.from, l.to} {
-		c.onLost = append(c.onLost, func(f *nic.Frame) { l.src.Lost(c.stack, f) })
-	}
+	l.onLost(l.src.Lost)
 	l.src.Start()
 }
 
@@ -354,9 +361,7 @@ func (m *model) addPing(v *way) error {
 }
 
 func (l *pingLoad) start() {
-	for _, c := range [2]*modelCard{l.from, l.to} {
-		c.onLost = append(c.onLost, func(f *nic.Frame) { l.src.Lost(c.stack, f) })
-	}
+	l.onLost(l.src.Lost)
 	l.src.Start()
 }
 

@@ -12,7 +12,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"nicemu/devices"
-	"nicemu/devices/nic"
 	"nicemu/devices/units"
 	"nicemu/replay"
 	"nicemu/replay/trace"
@@ -122,7 +121,7 @@ func (f *replayFlags) run(cmd *cobra.Command, files []string) (err error) {
 	if err := f.live.check(cmd); err != nil {
 		return err
 	}
-	if o.Device, err = f.device(); err != nil {
+	if o.Device, err = devices.Configured(f.Name, f.set); err != nil {
 		return err
 	}
 	if f.linkTrace != "" {
@@ -152,24 +151,6 @@ func (f *replayFlags) run(cmd *cobra.Command, files []string) (err error) {
 		return err
 	}
 	return errors.Join(writeResult(cmd, f.jsonFile, r.WriteTable, r.WriteJSON, r.Verdict != replay.VerdictFailed), err)
-}
-
-// device is the card as the flags have it.
-func (f *replayFlags) device() (*nic.Device, error) {
-	d, err := devices.New(f.Name)
-	if err != nil {
-		return nil, err
-	}
-	for _, s := range f.set {
-		key, value, ok := strings.Cut(s, "=")
-		if !ok {
-			return nil, fmt.Errorf("--set %q: expected knob=value", s)
-		}
-		if err := d.Set(strings.TrimSpace(key), value); err != nil {
-			return nil, err
-		}
-	}
-	return d, nil
 }
 
 // slowly passes on a call after the first second, and then four times a second.

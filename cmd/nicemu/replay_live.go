@@ -7,6 +7,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"nicemu/devices"
 	"nicemu/emulator"
 	"nicemu/emulator/netns"
 	"nicemu/scenarios/liveplay"
@@ -61,7 +62,7 @@ func (f *replayFlags) runLive(cmd *cobra.Command, c *config) error {
 		TC: f.live.tc, Link: f.Link, Way: emulator.Way(c.Backpressure), Seed: f.Seed, Progress: progress(c),
 	}
 	var err error
-	if o.Far, err = f.device(); err != nil {
+	if o.Far, err = devices.Configured(f.Name, f.set); err != nil {
 		return err
 	}
 	r, err := liveplay.Run(cmd.Context(), o)

@@ -55,10 +55,7 @@ from the published ones, and so may the figures.`,
 			if err != nil {
 				return err
 			}
-			fitted := []reproduce.Parameter{}
-			for _, x := range experiments {
-				fitted = append(fitted, x.Fitted...)
-			}
+			fitted := reproduce.Fitted(experiments)
 			table := func(w io.Writer) error {
 				if err := reproduce.WriteTable(w, rows); err != nil {
 					return err

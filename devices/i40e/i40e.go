@@ -103,16 +103,7 @@ func New() *nic.Device {
 // counters are the lines of i40e_gstrings_veb_stats and of the rings that the
 // model keeps.
 func counters(n *nic.NIC) []nic.Counter {
-	var sum nic.QueueStats
-	for q := range n.Queues() {
-		s := n.Queue(q)
-		sum.Linearized += s.Linearized
-		sum.Busy += s.Busy
-		sum.Packets += s.Packets
-		sum.DrvXOFF += s.DrvXOFF
-		sum.Restart += s.Restart
-	}
-	s := n.Stats()
+	s, sum := n.Stats(), n.Total()
 	list := []nic.Counter{
 		{Name: "rx_packets", Value: s.Delivered.Frames},
 		{Name: "tx_packets", Value: sum.Packets},

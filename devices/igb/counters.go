@@ -9,23 +9,15 @@ import (
 // counters are the lines of igb_gstrings_stats, and of each queue, that the
 // model keeps. The card counts octets with the frame check sequence.
 func counters(n *nic.NIC) []nic.Counter {
-	s := n.Stats()
-	var packets uint64
-	var bytes, dropped nic.Count
-	for q := range n.Queues() {
-		t := n.Queue(q)
-		packets += t.Packets
-		bytes = bytes.Plus(t.Sent)
-		dropped = dropped.Plus(t.Dropped)
-	}
+	s, sum := n.Stats(), n.Total()
 	fcs := uint64(n.Config().Link.FCS)
 	list := []nic.Counter{
 		{Name: "rx_packets", Value: s.Delivered.Frames},
-		{Name: "tx_packets", Value: packets},
+		{Name: "tx_packets", Value: sum.Packets},
 		{Name: "rx_bytes", Value: s.Delivered.Bytes + fcs*s.Delivered.Frames},
-		{Name: "tx_bytes", Value: bytes.Bytes + fcs*packets},
+		{Name: "tx_bytes", Value: sum.Sent.Bytes + fcs*sum.Packets},
 		{Name: "tx_timeout_count", Value: s.TXTimeouts},
-		{Name: "tx_dropped", Value: dropped.Frames},
+		{Name: "tx_dropped", Value: sum.Dropped.Frames},
 	}
 	for q := range n.Queues() {
 		t, name := n.Queue(q), fmt.Sprintf("tx_queue_%d_", q)

@@ -233,17 +233,9 @@ func (c *card) legacy(d *nic.Device) error {
 // descriptors is the count of igb_xmit_frame_ring: every buffer in pieces of
 // 32 KB, and a context descriptor for offloads and on launch-time queues.
 func (c *card) descriptors(f *nic.Frame) int {
-	n := 0
+	n := f.Pieces(maxDataPerTXD)
 	if f.Offload || c.launches(f.Queue) {
 		n++
 	}
-	if len(f.Bufs) == 0 {
-		return n + pieces(f.Len)
-	}
-	for i := range f.Bufs {
-		n += pieces(f.Bufs[i].Len)
-	}
 	return n
 }
-
-func pieces(bytes int) int { return max(1, (bytes+maxDataPerTXD-1)/maxDataPerTXD) }

@@ -36,6 +36,19 @@ func post(r *nictest.Rig, q, bytes int, launch engine.Time) {
 	r.Post(f, false)
 }
 
+// wantThree posts the three frames of the golden tests and compares.
+func wantThree(t *testing.T, r *nictest.Rig, want []stamp) {
+	t.Helper()
+	got := trace(r)
+	post(r, 3, 1514, 0)
+	post(r, 3, 1514, 0)
+	post(r, 0, 1514, 60_010)
+	r.Eng.AdvanceTo(engine.Millisecond)
+	if diff := cmp.Diff(want, *got); diff != "" {
+		t.Error(diff)
+	}
+}
+
 // Two best-effort frames of 1514 bytes in queue 3 and one of 1514 bytes to be
 // launched at 60,010 ns from queue 0 are posted at 0. By hand:
 //
@@ -60,19 +73,11 @@ func post(r *nictest.Rig, q, bytes int, launch engine.Time) {
 // 72,176 and 3b at 84,480.
 func TestGoldenFourKilobytesHoldBackBehindTheGuard(t *testing.T) {
 	r := build(t, "qav=on", "txpbsize=8kb,8kb,4kb,4kb", "queue0.txtime=on", "coalesce.rx_usecs=0")
-	got := trace(r)
-	post(r, 3, 1514, 0)
-	post(r, 3, 1514, 0)
-	post(r, 0, 1514, 60_010)
-	r.Eng.AdvanceTo(engine.Millisecond)
-	want := []stamp{
+	wantThree(t, r, []stamp{
 		{3, 7_862, 7_862, 20_070, 20_038},
 		{0, 15_724, 60_000, 72_208, 72_176},
 		{3, 27_900, 72_304, 84_512, 84_480},
-	}
-	if diff := cmp.Diff(want, *got); diff != "" {
-		t.Error(diff)
-	}
+	})
 }
 
 // The same three frames with 6 KB: 6144 - 1514 = 4630 B are free beside the
@@ -87,19 +92,11 @@ func TestGoldenFourKilobytesHoldBackBehindTheGuard(t *testing.T) {
 //	60,000 0 starts
 func TestGoldenSixKilobytesFetchAheadOfTheWire(t *testing.T) {
 	r := build(t, "qav=on", "queue0.txtime=on", "coalesce.rx_usecs=0")
-	got := trace(r)
-	post(r, 3, 1514, 0)
-	post(r, 3, 1514, 0)
-	post(r, 0, 1514, 60_010)
-	r.Eng.AdvanceTo(engine.Millisecond)
-	want := []stamp{
+	wantThree(t, r, []stamp{
 		{3, 7_862, 7_862, 20_070, 20_038},
 		{3, 23_586, 23_586, 35_794, 35_762},
 		{0, 15_724, 60_000, 72_208, 72_176},
-	}
-	if diff := cmp.Diff(want, *got); diff != "" {
-		t.Error(diff)
-	}
+	})
 }
 
 // In legacy mode the three frames share 20 KB and leave in fetch order: a launch
@@ -109,17 +106,9 @@ func TestGoldenSixKilobytesFetchAheadOfTheWire(t *testing.T) {
 //	7,862, 20,166 and 32,470: started back to back
 func TestGoldenLegacyLeavesInFetchOrder(t *testing.T) {
 	r := build(t, "coalesce.rx_usecs=0")
-	got := trace(r)
-	post(r, 3, 1514, 0)
-	post(r, 3, 1514, 0)
-	post(r, 0, 1514, 60_010)
-	r.Eng.AdvanceTo(engine.Millisecond)
-	want := []stamp{
+	wantThree(t, r, []stamp{
 		{3, 7_862, 7_862, 20_070, 20_038},
 		{0, 15_724, 20_166, 32_374, 32_342},
 		{3, 23_586, 32_470, 44_678, 44_646},
-	}
-	if diff := cmp.Diff(want, *got); diff != "" {
-		t.Error(diff)
-	}
+	})
 }

@@ -83,38 +83,24 @@ func New() *nic.Device {
 // descriptors is the count of ixgbe_xmit_frame_ring: every buffer in pieces of
 // 16 KB, and a context descriptor for offloads.
 func descriptors(f *nic.Frame) int {
-	n := 0
+	n := f.Pieces(maxDataPerTXD)
 	if f.Offload {
 		n++
-	}
-	if len(f.Bufs) == 0 {
-		return n + pieces(f.Len)
-	}
-	for i := range f.Bufs {
-		n += pieces(f.Bufs[i].Len)
 	}
 	return n
 }
 
-func pieces(bytes int) int { return max(1, (bytes+maxDataPerTXD-1)/maxDataPerTXD) }
-
 // counters are the lines of ixgbe_gstrings_stats that the model keeps.
 func counters(n *nic.NIC) []nic.Counter {
-	var restart, busy uint64
-	for q := range n.Queues() {
-		s := n.Queue(q)
-		restart += s.Restart
-		busy += s.Busy
-	}
-	s := n.Stats()
+	s, sum := n.Stats(), n.Total()
 	return []nic.Counter{
 		{Name: "rx_packets", Value: s.Delivered.Frames},
 		{Name: "tx_packets", Value: s.Sent.Frames},
 		{Name: "rx_bytes", Value: s.Delivered.Bytes},
 		{Name: "tx_bytes", Value: s.Sent.Bytes},
-		{Name: "tx_busy", Value: busy},
+		{Name: "tx_busy", Value: sum.Busy},
 		{Name: "tx_timeout_count", Value: s.TXTimeouts},
-		{Name: "tx_restart_queue", Value: restart},
+		{Name: "tx_restart_queue", Value: sum.Restart},
 		{Name: "rx_no_dma_resources", Value: s.RXDropped.Frames},
 	}
 }

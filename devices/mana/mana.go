@@ -148,13 +148,8 @@ func (r *rules) bqlBytes(f *nic.Frame) int {
 // counters are the lines of mana_eth_stats and of each send queue that the
 // model keeps. Bytes are skb->len; those of TSO are payload.
 func counters(n *nic.NIC) []nic.Counter {
-	var stop, wake uint64
-	for q := range n.Queues() {
-		s := n.Queue(q)
-		stop += s.DrvXOFF
-		wake += s.Restart
-	}
-	list := []nic.Counter{{Name: "stop_queue", Value: stop}, {Name: "wake_queue", Value: wake}}
+	sum := n.Total()
+	list := []nic.Counter{{Name: "stop_queue", Value: sum.DrvXOFF}, {Name: "wake_queue", Value: sum.Restart}}
 	for q := range n.Queues() {
 		s := n.Queue(q)
 		name := func(what string) string { return fmt.Sprintf("tx_%d_%s", q, what) }

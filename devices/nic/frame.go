@@ -86,6 +86,19 @@ func (f *Frame) Linearize() {
 	f.Linear = 1
 }
 
+// Pieces is how many descriptors the frame's data takes if each holds at most so
+// many bytes; a frame without buffers is one.
+func (f *Frame) Pieces(most int) (n int) {
+	piece := func(bytes int) int { return max(1, (bytes+most-1)/most) }
+	if len(f.Bufs) == 0 {
+		return piece(f.Len)
+	}
+	for i := range f.Bufs {
+		n += piece(f.Bufs[i].Len)
+	}
+	return n
+}
+
 // Retain keeps f for a second owner; each owner calls Release once.
 func (f *Frame) Retain() { f.refs++ }
 

@@ -95,6 +95,27 @@ func (n *NIC) Queue(q int) QueueStats {
 	return s
 }
 
+// Total adds up the counts of all transmit queues; what is no count, limit and
+// maxima, is zero.
+func (n *NIC) Total() (sum QueueStats) {
+	for i := range n.tx {
+		s := &n.tx[i].stats
+		sum.Offered = sum.Offered.Plus(s.Offered)
+		sum.Sent = sum.Sent.Plus(s.Sent)
+		sum.Dropped = sum.Dropped.Plus(s.Dropped)
+		sum.Packets += s.Packets
+		sum.StackXOFF += s.StackXOFF
+		sum.DrvXOFF += s.DrvXOFF
+		sum.Restart += s.Restart
+		sum.Busy += s.Busy
+		sum.Linearized += s.Linearized
+		sum.SkbBytes += s.SkbBytes
+		sum.GSO = sum.GSO.Plus(s.GSO)
+		sum.XDP += s.XDP
+	}
+	return sum
+}
+
 // RXQueue is what receive queue q has done.
 func (n *NIC) RXQueue(q int) RXStats { return n.rx[q].stats }
 

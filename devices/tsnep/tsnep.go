@@ -151,7 +151,7 @@ func moderation(c *nic.Config) nic.Moderation {
 // counts bytes with the frame check sequence.
 func counters(n *nic.NIC) []nic.Counter {
 	fcs := uint64(n.Config().Link.FCS)
-	var all struct{ rxDropped, allocFailed, txPackets, txBytes, txDropped uint64 }
+	var all struct{ rxDropped, allocFailed uint64 }
 	var rx, tx []nic.Counter
 	for q := range n.Queues() {
 		r, name := n.RXQueue(q), fmt.Sprintf("rx_%d_", q)
@@ -166,24 +166,20 @@ func counters(n *nic.NIC) []nic.Counter {
 	}
 	for q := range n.Queues() {
 		t, name := n.Queue(q), fmt.Sprintf("tx_%d_", q)
-		bytes := t.Sent.Bytes + fcs*t.Packets
 		tx = append(tx,
 			nic.Counter{Name: name + "packets", Value: t.Packets},
-			nic.Counter{Name: name + "bytes", Value: bytes},
+			nic.Counter{Name: name + "bytes", Value: t.Sent.Bytes + fcs*t.Packets},
 			nic.Counter{Name: name + "dropped", Value: t.Dropped.Frames})
-		all.txPackets += t.Packets
-		all.txBytes += bytes
-		all.txDropped += t.Dropped.Frames
 	}
-	s := n.Stats()
+	s, sum := n.Stats(), n.Total()
 	list := []nic.Counter{
 		{Name: "rx_packets", Value: s.Delivered.Frames},
 		{Name: "rx_bytes", Value: s.Delivered.Bytes + fcs*s.Delivered.Frames},
 		{Name: "rx_dropped", Value: all.rxDropped},
 		{Name: "rx_alloc_failed", Value: all.allocFailed},
-		{Name: "tx_packets", Value: all.txPackets},
-		{Name: "tx_bytes", Value: all.txBytes},
-		{Name: "tx_dropped", Value: all.txDropped},
+		{Name: "tx_packets", Value: sum.Packets},
+		{Name: "tx_bytes", Value: sum.Sent.Bytes + fcs*sum.Packets},
+		{Name: "tx_dropped", Value: sum.Dropped.Frames},
 	}
 	return append(append(list, rx...), tx...)
 }

@@ -36,9 +36,6 @@ func (t *Talker) Start(s *stack.Stack) {
 	s.Eng.At(&t.next, t.launch()-t.Ahead)
 }
 
-// Flow is the flow number of its frames.
-func (t *Talker) Flow() uint32 { return t.flow }
-
 func (t *Talker) launch() engine.Time { return t.Offset + engine.Time(t.k)*t.Cycle }
 
 func (t *Talker) send() {

@@ -17,7 +17,7 @@ type hooks struct {
 
 // OnWire adds a hook that sees every frame that leaves the MAC, whose last bit
 // leaves it at end. A hook that keeps the frame retains it and gives it to
-// [Pool.Put] later.
+// [nic.Pool.Put] later.
 func (s *Stack) OnWire(see func(f *nic.Frame, end engine.Time)) {
 	s.hooks.wire = append(s.hooks.wire, see)
 }

@@ -25,7 +25,7 @@ type Stack struct {
 
 	// Pool is where frames come from and go back to. Stacks that pass frames
 	// to each other share one.
-	Pool *Pool
+	Pool *nic.Pool
 
 	hooks hooks
 
@@ -51,7 +51,7 @@ type txQueue struct {
 // New builds device dev on e under a qdisc for each transmit queue, made by
 // root. Cards that share a core share cpu.
 func New(e *engine.Engine, cpu *nic.CPU, dev *nic.Device, root func(q int) qdisc.Qdisc) (*Stack, error) {
-	s := &Stack{Eng: e, CPU: cpu, Pool: &Pool{}, dropped: map[string]nic.Count{}}
+	s := &Stack{Eng: e, CPU: cpu, Pool: &nic.Pool{}, dropped: map[string]nic.Count{}}
 	s.drop = s.dropFrame
 	n, err := dev.Build(e, cpu, s, s)
 	if err != nil {

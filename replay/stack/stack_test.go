@@ -178,8 +178,7 @@ func TestABulkTakesWhatBQLHasRoomFor(t *testing.T) {
 func TestBQLKeepsTheQueueInTheQdisc(t *testing.T) {
 	for _, bql := range []string{"off", "on"} {
 		s := mustBuild(t, "generic", fqCodel, "bql", bql, "ring.tx", "1024")
-		var refill func()
-		refill = func() {
+		refill := func() {
 			for s.Qdisc(0).Qlen < 50 && s.NIC.RingUsed(0) < 800 {
 				s.sendSingle(0, 1514)
 			}

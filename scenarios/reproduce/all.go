@@ -31,10 +31,10 @@ func Find(name string) ([]Experiment, error) {
 	return nil, fmt.Errorf("unknown experiment %q, expected one of %s", name, strings.Join(names, ", "))
 }
 
-// Fitted are the parameters fitted to published figures, over all experiments.
-func Fitted() []Parameter {
-	var all []Parameter
-	for _, x := range All() {
+// Fitted are the parameters of the experiments that are fitted to published figures.
+func Fitted(experiments []Experiment) []Parameter {
+	all := []Parameter{}
+	for _, x := range experiments {
 		all = append(all, x.Fitted...)
 	}
 	return all

@@ -29,7 +29,7 @@ func TestModelsGiveThePublishedFigures(t *testing.T) {
 	}
 	if testing.Verbose() {
 		WriteTable(os.Stderr, rows)
-		WriteFitted(os.Stderr, Fitted())
+		WriteFitted(os.Stderr, Fitted(All()))
 	}
 }
 
@@ -72,10 +72,10 @@ func TestRowsAreByteIdentical(t *testing.T) {
 }
 
 func TestAtMostTenParametersAreFitted(t *testing.T) {
-	if n := len(Fitted()); n > 10 {
+	if n := len(Fitted(All())); n > 10 {
 		t.Errorf("%d fitted parameters", n)
 	}
-	for _, p := range Fitted() {
+	for _, p := range Fitted(All()) {
 		parts := strings.Split(p.FittedTo, " | ")
 		if len(parts) != 3 || p.Meaning == "" || p.Value == "" {
 			t.Errorf("%+v", p)

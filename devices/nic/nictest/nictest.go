@@ -30,7 +30,7 @@ type Rig struct {
 	Completed, Delivered uint64
 	Err                  error // the first broken law, e.g. order
 
-	pool []*nic.Frame
+	pool nic.Pool
 	seq  []uint64 // next sequence number to give, by queue
 	left []uint64 // last sequence number seen on the wire, by queue
 }
@@ -72,17 +72,7 @@ func Build(t TB, d *nic.Device, settings ...string) *Rig {
 }
 
 // Frame takes a frame for queue q from the pool.
-func (r *Rig) Frame(q int) *nic.Frame {
-	var f *nic.Frame
-	if k := len(r.pool); k > 0 {
-		f, r.pool = r.pool[k-1], r.pool[:k-1]
-		f.Reset()
-	} else {
-		f = &nic.Frame{}
-	}
-	f.Queue = q
-	return f
-}
+func (r *Rig) Frame(q int) *nic.Frame { return r.pool.Get(q) }
 
 // Post hands f to the card and reports whether it was taken.
 func (r *Rig) Post(f *nic.Frame, more bool) bool {
@@ -90,7 +80,7 @@ func (r *Rig) Post(f *nic.Frame, more bool) bool {
 	f.Seq = r.seq[q] + 1
 	f.Enqueued = r.Eng.Now()
 	if !r.NIC.Post(f, more) {
-		r.pool = append(r.pool, f)
+		r.pool.Put(f)
 		return false
 	}
 	r.seq[q]++
@@ -124,13 +114,13 @@ func (r *Rig) Complete(f *nic.Frame) {
 	if r.OnComplete != nil {
 		r.OnComplete(f)
 	}
-	r.pool = append(r.pool, f)
+	r.pool.Put(f)
 }
 
 // Deliver implements [nic.Host].
 func (r *Rig) Deliver(f *nic.Frame) {
 	r.Delivered++
-	r.pool = append(r.pool, f)
+	r.pool.Put(f)
 }
 
 // Transmit implements [nic.Wire].
