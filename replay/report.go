@@ -78,15 +78,10 @@ func (r *run) judge(res *Result, card *NIC) {
 
 func (r *run) replay() Replay {
 	o, s := r.o, r.feed.stream
-	x := Replay{
-		Device: o.Name, Set: o.Device.Given(), Schedule: o.Schedule.String(), Loop: max(1, o.Loop), From: o.From.String(), To: o.To.String(),
-		QueueBy: o.Queues.String(), Offload: o.Offload, MSS: o.MSS, MTU: s.o.MTU, Qdisc: o.Qdisc.String(), LinkTrace: o.Link != nil,
+	return Replay{
+		Device: o.Name, Set: o.Device.Given(), Played: s.Played(), Qdisc: o.Qdisc.String(), LinkTrace: o.Link != nil,
 		EpochNs: s.Epoch(), OriginNs: int64(r.feed.origin), StreamStats: s.Stats(), Captures: s.Files(), Policy: Policy,
 	}
-	if o.PerQueue {
-		x.QueueBy = "file"
-	}
-	return x
 }
 
 // about is the run in one line, for the heads of files.

@@ -47,21 +47,14 @@ type Case struct {
 
 // Replay is what was read and how it was played.
 type Replay struct {
-	Device    string            `json:"device"`
-	Set       map[string]string `json:"set"` // knobs turned
-	Schedule  string            `json:"schedule"`
-	Loop      int               `json:"loop"`
-	From      string            `json:"from,omitempty"`
-	To        string            `json:"to,omitempty"`
-	QueueBy   string            `json:"queue_by"`
-	Offload   Offload           `json:"offload"`
-	MSS       int               `json:"mss"` // 0: what fits the MTU
-	MTU       int               `json:"mtu"`
-	Qdisc     string            `json:"qdisc"`
-	LinkTrace bool              `json:"link_trace"`
-	Launch    *LaunchResult     `json:"launch,omitempty"`
-	EpochNs   int64             `json:"epoch_ns"`  // time of the first frame in the capture, since the Unix epoch
-	OriginNs  int64             `json:"origin_ns"` // when it was due in the run
+	Device string            `json:"device"`
+	Set    map[string]string `json:"set"` // knobs turned
+	Played
+	Qdisc     string        `json:"qdisc"`
+	LinkTrace bool          `json:"link_trace"`
+	Launch    *LaunchResult `json:"launch,omitempty"`
+	EpochNs   int64         `json:"epoch_ns"`  // time of the first frame in the capture, since the Unix epoch
+	OriginNs  int64         `json:"origin_ns"` // when it was due in the run
 	StreamStats
 	Captures []FileStats `json:"captures"`
 	Policy   string      `json:"policy"`

@@ -44,6 +44,28 @@ func (o *Offload) UnmarshalText(text []byte) error {
 // MarshalText implements encoding.TextMarshaler.
 func (o Offload) MarshalText() ([]byte, error) { return []byte(o), nil }
 
+// Played is how captures are played, as results have it.
+type Played struct {
+	Schedule string  `json:"schedule"`
+	Loop     int     `json:"loop"`
+	From     string  `json:"from,omitempty"`
+	To       string  `json:"to,omitempty"`
+	QueueBy  string  `json:"queue_by"` // with Priorities the priority, which the root qdisc maps to a queue
+	Offload  Offload `json:"offload"`
+	MSS      int     `json:"mss"` // 0: what fits the MTU
+	MTU      int     `json:"mtu"`
+}
+
+// Played says how s plays its captures.
+func (s *Stream) Played() Played {
+	o := &s.o
+	p := Played{o.Schedule.String(), max(1, o.Loop), o.From.String(), o.To.String(), o.Queues.String(), o.Offload, o.MSS, o.MTU}
+	if o.PerQueue {
+		p.QueueBy = "file"
+	}
+	return p
+}
+
 // StreamStats count what the stream has made of packets, all rounds together.
 type StreamStats struct {
 	Packets       uint64 `json:"packets"`       // read and in the window

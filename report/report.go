@@ -42,6 +42,14 @@ type Laws struct {
 	Violations []string `json:"violations"`
 }
 
+// Check counts the audit of what is called so and keeps what it found, if anything.
+func (l *Laws) Check(what string, err error) {
+	l.Checked++
+	if err != nil {
+		l.Violations = append(l.Violations, what+": "+err.Error())
+	}
+}
+
 // Percentiles of a distribution; all zero if Count is.
 type Percentiles struct {
 	Count int64 `json:"count"`

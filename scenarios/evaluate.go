@@ -130,6 +130,13 @@ func (r *Result) fail(reason string) {
 	r.Reasons = append(r.Reasons, reason)
 }
 
+// JudgeLaws makes the verdict failed if a law does not hold.
+func (r *Result) JudgeLaws() {
+	for _, v := range r.Laws.Violations {
+		r.fail("law: " + v)
+	}
+}
+
 // degrade says that the host could not keep up with a case; failed stays failed.
 func (r *Result) degrade(c *Case, reason string) {
 	if r.Verdict == VerdictOK {

@@ -14,22 +14,15 @@ import (
 // Side "qdisc": injected = passed - other_frames + qdisc_dropped + qdisc_backlog.
 // Side "wire": injected is what arrived at the card.
 type Replay struct {
-	Side      string            `json:"side"` // qdisc, wire
-	Netns     string            `json:"netns"`
-	Dev       string            `json:"dev"`  // the card's interface there
-	Peer      string            `json:"peer"` // namespace at the other end of the link; empty: nobody
-	Device    string            `json:"device"`
-	Set       map[string]string `json:"set"` // knobs turned
-	TC        []string          `json:"tc"`  // commands
-	Schedule  string            `json:"schedule"`
-	Loop      int               `json:"loop"`
-	From      string            `json:"from,omitempty"`
-	To        string            `json:"to,omitempty"`
-	QueueBy   string            `json:"queue_by"` // side qdisc: the priority, which the root qdisc maps to a queue
-	Offload   replay.Offload    `json:"offload"`
-	MSS       int               `json:"mss"` // 0: what fits the MTU
-	MTU       int               `json:"mtu"` // of the interface
-	LinkTrace bool              `json:"link_trace"`
+	Side   string            `json:"side"` // qdisc, wire
+	Netns  string            `json:"netns"`
+	Dev    string            `json:"dev"`  // the card's interface there
+	Peer   string            `json:"peer"` // namespace at the other end of the link; empty: nobody
+	Device string            `json:"device"`
+	Set    map[string]string `json:"set"` // knobs turned
+	TC     []string          `json:"tc"`  // commands
+	replay.Played
+	LinkTrace bool `json:"link_trace"`
 	replay.StreamStats
 	Captures []replay.FileStats `json:"captures"`
 	Policy   string             `json:"policy"`

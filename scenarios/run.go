@@ -26,9 +26,12 @@ type Options struct {
 	Progress *Progress     // nil: silent
 }
 
-// lateLimit is the 99th percentile of timer lateness above which the host
+// LateLimit is the 99th percentile of timer lateness above which the host
 // counts as too slow: half a millisecond, some 40 full frames at 1 Gbit/s.
-const lateLimit = 500 * time.Microsecond
+const LateLimit = 500 * time.Microsecond
+
+// LossyReason is what the results of a run without back-pressure begin with.
+const LossyReason = "back-pressure is off (lossy): frames are lost below the qdisc, figures of queue management mean nothing"
 
 // Run carries out every case of s in the kernel that we are in. A result
 // comes with an error only if the error is the context's.
@@ -50,7 +53,7 @@ func Run(ctx context.Context, s *format.Scenario, o Options) (*Result, error) {
 		r.Clock = "virtual"
 	}
 	if way == emulator.Lossy {
-		r.Reasons = append(r.Reasons, "back-pressure is off (lossy): frames are lost below the qdisc, figures of queue management mean nothing")
+		r.Reasons = append(r.Reasons, LossyReason)
 	}
 	var ceiling *Ceiling
 	if !o.Virtual {
@@ -79,9 +82,7 @@ func Run(ctx context.Context, s *format.Scenario, o Options) (*Result, error) {
 	if err := evaluate(s, points, r); err != nil {
 		return nil, err
 	}
-	for _, v := range r.Laws.Violations {
-		r.fail("law: " + v)
-	}
+	r.JudgeLaws()
 	r.WallS = time.Since(start).Seconds()
 	return r, nil
 }
@@ -138,10 +139,7 @@ func runCase(ctx context.Context, p *format.Case, o *Options, r *Result) (c *Cas
 			return nil, err
 		}
 		c.NICs[k.spec.ID()] = n
-		r.Laws.Checked++
-		if err := k.NIC().Audit(); err != nil {
-			r.Laws.Violations = append(r.Laws.Violations, where(c, k.spec.ID()+": "+err.Error()))
-		}
+		r.Laws.Check(where(c, k.spec.ID()), k.NIC().Audit())
 	}
 	c.LatenessNs = report.PercentilesOf(t.loop.Lateness())
 	return c, nil
@@ -172,7 +170,7 @@ func (r *Result) judgeHost(c *Case, s *format.Scenario) {
 				l.Rate, report.Rate(c.HostCeiling.BitsPerS), bits/c.HostCeiling.BitsPerS))
 		}
 	}
-	if late := time.Duration(c.LatenessNs.P99); late > lateLimit {
-		r.degrade(c, fmt.Sprintf("the host ran 1 %% of the model's timers more than %v late (limit %v)", late.Round(time.Microsecond), lateLimit))
+	if late := time.Duration(c.LatenessNs.P99); late > LateLimit {
+		r.degrade(c, fmt.Sprintf("the host ran 1 %% of the model's timers more than %v late (limit %v)", late.Round(time.Microsecond), LateLimit))
 	}
 }

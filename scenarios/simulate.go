@@ -51,9 +51,7 @@ func Simulate(ctx context.Context, s *format.Scenario, o Options) (*Result, erro
 	if err := evaluate(s, points, r); err != nil {
 		return nil, err
 	}
-	for _, v := range r.Laws.Violations {
-		r.fail("law: " + v)
-	}
+	r.JudgeLaws()
 	return r, nil
 }
 

@@ -75,9 +75,7 @@ func SimulateCard(ctx context.Context, o CardOptions) (*Result, error) {
 	for i := range runs {
 		r.take(&runs[i])
 	}
-	for _, v := range r.Laws.Violations {
-		r.fail("law: " + v)
-	}
+	r.JudgeLaws()
 	return r, nil
 }
 
@@ -242,8 +240,8 @@ func (r *cardRun) result() modelRun {
 		Qdiscs: []map[string]any{}, Expectations: []Expectation{}, Setup: r.setup(),
 	}
 	for q := range r.backlog {
-		m := qdiscResult(r.stack, q)
-		m["dev"], m["backlog_mean"], m["backlog_max"] = r.Device, r.backlog[q].mean(), r.backlog[q].max
+		m := qdiscResult(r.stack, q, &r.backlog[q])
+		m["dev"] = r.Device
 		c.Qdiscs = append(c.Qdiscs, m)
 	}
 	run := modelRun{c: c, audited: 1}

@@ -196,18 +196,17 @@ func (n *NIC) readModel(s *stack.Stack, legs *stack.Legs) {
 func (c *modelCard) qdiscResults() []map[string]any {
 	var all []map[string]any
 	for q := range c.backlog {
-		m := qdiscResult(c.stack, q)
+		m := qdiscResult(c.stack, q, &c.backlog[q])
 		m["netns"], m["dev"] = c.spec.Netns, c.spec.Name
-		m["backlog_mean"], m["backlog_max"] = c.backlog[q].mean(), c.backlog[q].max
 		all = append(all, m)
 	}
 	return all
 }
 
 // qdiscResult are the counters of one queue's qdisc model, in tc's spelling.
-func qdiscResult(s *stack.Stack, q int) map[string]any {
+func qdiscResult(s *stack.Stack, q int, b *backlog) map[string]any {
 	m := asMap(s.Qdisc(q))
-	m["queue"], m["model"] = q, true
+	m["queue"], m["model"], m["backlog_mean"], m["backlog_max"] = q, true, b.mean(), b.max
 	return m
 }
 

@@ -1,7 +1,6 @@
 package trace
 
 import (
-	"strconv"
 	"strings"
 	"testing"
 
@@ -65,19 +64,8 @@ func mmLink(opportunities []int64, packets []int) (left []int64) {
 // A queue that is never empty leaves in the milliseconds in which it leaves mm-link.
 func TestABusyLinkDeliversWhenMahimahiDoes(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		var text strings.Builder
-		var opportunities []int64
-		at := int64(0)
-		for range rapid.IntRange(1, 8).Draw(t, "lines") {
-			at += rapid.Int64Range(0, 3).Draw(t, "step")
-			opportunities = append(opportunities, at)
-			text.WriteString(strconv.FormatInt(at, 10) + "\n")
-		}
-		if at == 0 {
-			opportunities = append(opportunities, 1)
-			text.WriteString("1\n")
-		}
-		r, starts := rig(t, text.String(), "1")
+		opportunities, text := drawTrace(t)
+		r, starts := rig(t, text, "1")
 		var packets []int
 		for range rapid.IntRange(1, 100).Draw(t, "packets") {
 			packets = append(packets, rapid.IntRange(60, 1514).Draw(t, "bytes"))

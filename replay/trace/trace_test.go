@@ -83,22 +83,26 @@ func mahimahi(schedule []int64, until int64) map[int64]int {
 	return out
 }
 
+// drawTrace is a schedule of up to 12 opportunities, in ms, and its text.
+func drawTrace(t *rapid.T) (schedule []int64, text string) {
+	at := int64(0)
+	for range rapid.IntRange(1, 12).Draw(t, "lines") {
+		at += rapid.Int64Range(0, 4).Draw(t, "step")
+		schedule = append(schedule, at)
+	}
+	if at == 0 {
+		schedule = append(schedule, 1)
+	}
+	for _, s := range schedule {
+		text += strconv.FormatInt(s, 10) + "\n"
+	}
+	return schedule, text
+}
+
 func TestNextAndCountAgreeWithMahimahi(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		var text strings.Builder
-		var schedule []int64
-		at := int64(0)
-		for range rapid.IntRange(1, 12).Draw(t, "lines") {
-			at += rapid.Int64Range(0, 4).Draw(t, "step")
-			schedule = append(schedule, at)
-		}
-		if at == 0 {
-			schedule = append(schedule, 1)
-		}
-		for _, s := range schedule {
-			text.WriteString(strconv.FormatInt(s, 10) + "\n")
-		}
-		tr, err := Parse(strings.NewReader(text.String()), "x")
+		schedule, text := drawTrace(t)
+		tr, err := Parse(strings.NewReader(text), "x")
 		if err != nil {
 			t.Fatal(err)
 		}

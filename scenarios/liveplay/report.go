@@ -13,10 +13,6 @@ import (
 	"nicemu/scenarios/workload"
 )
 
-// lateLimit is the 99th percentile of lateness above which the host counts as
-// too slow, as in scenarios.
-const lateLimit = 500 * time.Microsecond
-
 // policy adds to what replays do with packets that are out of the ordinary.
 const policy = replay.Policy + "; longer than the interface's MTU and no GSO packet: refused; truncated: the missing bytes are zeros"
 
@@ -42,14 +38,14 @@ func (p *play) result(ctx context.Context) (*scenarios.Result, error) {
 		return nil, err
 	}
 	c.NICs[id(b.card)] = card
-	p.audit(r, b.card)
+	r.Laws.Check(id(b.card), b.card.NIC().Audit())
 	if b.far != nil {
 		far, err := scenarios.ReadCard(o.Name, b.far, o.Way)
 		if err != nil {
 			return nil, err
 		}
 		c.NICs[id(b.far)] = far
-		p.audit(r, b.far)
+		r.Laws.Check(id(b.far), b.far.NIC().Audit())
 	}
 	c.Workloads = map[string]*workload.Result{"replay": p.workload(card, c.Replay)}
 	if err := p.qdiscs(ctx, r, c, card); err != nil {
@@ -66,14 +62,10 @@ func (p *play) played(did *sums) *scenarios.Replay {
 	x := &scenarios.Replay{
 		Side: string(o.Side), Netns: p.bench.ns.Name(), Dev: p.bench.card.TAP().Name(), Peer: o.Peer,
 		Device: o.Name, Set: o.Device.Given(), TC: append([]string{}, o.TC...),
-		Schedule: o.Schedule.String(), Loop: max(1, o.Loop), From: o.From.String(), To: o.To.String(),
-		QueueBy: o.Queues.String(), Offload: o.Offload, MSS: o.MSS, MTU: o.MTU, LinkTrace: o.Link != nil,
+		Played: s.Played(), LinkTrace: o.Link != nil,
 		StreamStats: s.Stats(), Captures: s.Files(), Policy: policy,
 		Refused: p.reader.refused, ENOBUFS: did.refused.Frames, Starved: did.starved,
 		TimersLateNs: report.PercentilesOf(p.bench.loop.Lateness()),
-	}
-	if o.PerQueue {
-		x.QueueBy = "file"
 	}
 	sum := did.accepted.Plus(did.refused)
 	x.Injected, x.InjectedBytes = sum.Frames, sum.Bytes
@@ -99,14 +91,6 @@ func (p *play) workload(card *scenarios.NIC, x *scenarios.Replay) *workload.Resu
 	lost = max(0, lost-int64(card.Queued))
 	w.Lost = &lost
 	return w
-}
-
-// audit checks the card's own books.
-func (p *play) audit(r *scenarios.Result, c *emulator.Card) {
-	r.Laws.Checked++
-	if err := c.NIC().Audit(); err != nil {
-		r.Laws.Violations = append(r.Laws.Violations, id(c)+": "+err.Error())
-	}
 }
 
 // qdiscs reads the qdiscs, leaves out the gate's, and holds what went in
@@ -166,19 +150,16 @@ func (p *play) judge(r *scenarios.Result, c *scenarios.Case) {
 		r.Reasons = append(r.Reasons, fmt.Sprintf(format, args...))
 	}
 	if p.o.Way == emulator.Lossy {
-		r.Reasons = append(r.Reasons, "back-pressure is off (lossy): frames are lost below the qdisc, figures of queue management mean nothing")
+		r.Reasons = append(r.Reasons, scenarios.LossyReason)
 	}
 	if err := p.reader.err; err != nil {
 		degrade("%v; what came before it was replayed", err)
 	}
-	if late := time.Duration(c.LatenessNs.P99); late > lateLimit {
-		degrade("the host sent 1 %% of the frames more than %v late (limit %v)", late.Round(time.Microsecond), lateLimit)
+	if late := time.Duration(c.LatenessNs.P99); late > scenarios.LateLimit {
+		degrade("the host sent 1 %% of the frames more than %v late (limit %v)", late.Round(time.Microsecond), scenarios.LateLimit)
 	}
 	if p.stuck {
 		degrade("nothing moved for %v: frames are queued", drainPatience)
 	}
-	for _, v := range r.Laws.Violations {
-		r.Verdict = scenarios.VerdictFailed
-		r.Reasons = append(r.Reasons, "law: "+v)
-	}
+	r.JudgeLaws()
 }
