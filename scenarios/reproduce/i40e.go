@@ -3,7 +3,6 @@ package reproduce
 import (
 	"nicemu/devices/engine"
 	"nicemu/devices/nic"
-	"nicemu/replay/qdisc"
 	"nicemu/replay/source"
 	"nicemu/replay/stack"
 )
@@ -92,15 +91,10 @@ func runI40e(overrides []KV, _ uint64) ([]Row, error) {
 }
 
 func i40eStack(maxData string, overrides []KV) (*stack.Stack, error) {
-	d, err := device("i40e", []KV{
+	return build(engine.New(1), fqCodel, "i40e", []KV{
 		{"max_data", maxData},
 		{"fetch.bus_rate", i40eBusRate}, {"fetch.per_descriptor", i40ePerDescriptor},
 	}, overrides)
-	if err != nil {
-		return nil, err
-	}
-	e := engine.New(1)
-	return stack.New(e, nic.NewCPU(e), d, func(int) qdisc.Qdisc { return qdisc.NewFQCodel(qdisc.FQCodelConfig{}) })
 }
 
 // i40eStream is the payload rate in Mbit/s of one stream, and the mean

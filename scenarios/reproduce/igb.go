@@ -5,10 +5,7 @@ import (
 	"strings"
 
 	"nicemu/devices/engine"
-	"nicemu/devices/nic"
-	"nicemu/replay/qdisc"
 	"nicemu/replay/source"
-	"nicemu/replay/stack"
 )
 
 // igbQav: best effort on queue 3 against the size of its packet buffer, with and
@@ -143,12 +140,8 @@ const (
 )
 
 func (c *qavCase) run(overrides []KV) (qavFigures, error) {
-	d, err := device("igb", c.settings, overrides)
-	if err != nil {
-		return qavFigures{}, err
-	}
 	e := engine.New(1)
-	s, err := stack.New(e, nic.NewCPU(e), d, func(int) qdisc.Qdisc { return qdisc.NewPFIFO(1000) })
+	s, err := build(e, pfifo, "igb", c.settings, overrides)
 	if err != nil {
 		return qavFigures{}, err
 	}

@@ -4,10 +4,7 @@ import (
 	"fmt"
 
 	"nicemu/devices/engine"
-	"nicemu/devices/nic"
-	"nicemu/replay/qdisc"
 	"nicemu/replay/source"
-	"nicemu/replay/stack"
 )
 
 // ixgbeRing: pktgen on one core fills the ring until fewer than 21 descriptors
@@ -58,16 +55,12 @@ func runIxgbe(overrides []KV, _ uint64) ([]Row, error) {
 
 // pktgenRate is the packets a second that leave the card in its steady state.
 func pktgenRate(ring int, overrides []KV) (float64, error) {
-	d, err := device("ixgbe", []KV{
+	e := engine.New(1)
+	s, err := build(e, pfifo, "ixgbe", []KV{
 		{"ring.tx", fmt.Sprint(ring)},
 		{"coalesce.mode", "adaptive-2014"},
 		{"cpu.xmit", "146ns"}, {"cpu.clean", "40ns"}, {"cpu.interrupt", "325ns"},
 	}, overrides)
-	if err != nil {
-		return 0, err
-	}
-	e := engine.New(1)
-	s, err := stack.New(e, nic.NewCPU(e), d, func(int) qdisc.Qdisc { return qdisc.NewPFIFO(1000) })
 	if err != nil {
 		return 0, err
 	}

@@ -6,11 +6,8 @@ import (
 	"slices"
 
 	"nicemu/devices/engine"
-	"nicemu/devices/nic"
 	"nicemu/devices/units"
-	"nicemu/replay/qdisc"
 	"nicemu/replay/source"
-	"nicemu/replay/stack"
 )
 
 // manaBQL: bulk TCP flows and a request/response probe share the send queues of
@@ -153,17 +150,13 @@ func median(v []float64) float64 {
 
 // once runs one hash.
 func (c *manaCondition) once(overrides []KV, seed uint64) (run manaRun, err error) {
-	d, err := device("mana", []KV{
+	e := engine.New(seed)
+	s, err := build(e, fqCodel, "mana", []KV{
 		{"queues", fmt.Sprint(c.queues)},
 		{"link.rate", fmt.Sprintf("%.0fbit", manaCapWire)},
 		{"bql", c.bql},
 		{"napi.stall_rate", manaStallRate}, {"napi.stall_mean", manaStallMean},
 	}, overrides)
-	if err != nil {
-		return run, err
-	}
-	e := engine.New(seed)
-	s, err := stack.New(e, nic.NewCPU(e), d, func(int) qdisc.Qdisc { return qdisc.NewFQCodel(qdisc.FQCodelConfig{}) })
 	if err != nil {
 		return run, err
 	}

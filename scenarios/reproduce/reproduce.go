@@ -14,7 +14,10 @@ import (
 	"sync"
 
 	"nicemu/devices"
+	"nicemu/devices/engine"
 	"nicemu/devices/nic"
+	"nicemu/replay/qdisc"
+	"nicemu/replay/stack"
 )
 
 // Row is one figure: published, modelled and, where somebody ran it, live.
@@ -128,9 +131,12 @@ func (r *Row) within(v, tolerance float64) bool {
 	}
 }
 
-// device makes the experiment's card with its own settings and, on top of
-// them, the user's.
-func device(name string, own, overrides []KV) (*nic.Device, error) {
+func pfifo(int) qdisc.Qdisc   { return qdisc.NewPFIFO(1000) }
+func fqCodel(int) qdisc.Qdisc { return qdisc.NewFQCodel(qdisc.FQCodelConfig{}) }
+
+// build makes the experiment's card under a kernel, with its own settings and,
+// on top of them, the user's.
+func build(e *engine.Engine, root func(int) qdisc.Qdisc, name string, own, overrides []KV) (*stack.Stack, error) {
 	d, err := devices.New(name)
 	if err != nil {
 		return nil, err
@@ -142,7 +148,7 @@ func device(name string, own, overrides []KV) (*nic.Device, error) {
 			}
 		}
 	}
-	return d, nil
+	return stack.New(e, nic.NewCPU(e), d, root)
 }
 
 // Run models the given experiments on as many cores as there are and returns

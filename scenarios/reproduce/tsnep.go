@@ -3,7 +3,6 @@ package reproduce
 import (
 	"nicemu/devices/engine"
 	"nicemu/devices/nic"
-	"nicemu/replay/qdisc"
 	"nicemu/replay/source"
 	"nicemu/replay/stack"
 )
@@ -101,12 +100,8 @@ func receive(settings, overrides []KV) (reception, error) {
 		{"napi.repoll", "off"}, // the look for pending work came with the same series
 		{"cpu.interrupt", "2us"}, {"cpu.flush", "16800ns"}, {"cpu.receive", "200ns"}, {"cpu.copy", "610ns"},
 	}, settings...)
-	d, err := device("tsnep", own, overrides)
-	if err != nil {
-		return reception{}, err
-	}
 	e := engine.New(1)
-	s, err := stack.New(e, nic.NewCPU(e), d, func(int) qdisc.Qdisc { return qdisc.NewPFIFO(1000) })
+	s, err := build(e, pfifo, "tsnep", own, overrides)
 	if err != nil {
 		return reception{}, err
 	}
