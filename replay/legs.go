@@ -3,8 +3,8 @@ package replay
 import (
 	"nicemu/devices/engine"
 	"nicemu/devices/nic"
+	"nicemu/replay/report"
 	"nicemu/replay/stack"
-	"nicemu/report"
 )
 
 // queueLegs are the legs of one queue's frames, and how they kept their launch times.

@@ -6,8 +6,8 @@ import (
 	"time"
 
 	"nicemu/devices/engine"
+	"nicemu/replay/report"
 	"nicemu/replay/stack"
-	"nicemu/report"
 )
 
 // result reads everything off the run that has ended.

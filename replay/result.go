@@ -5,7 +5,7 @@ import (
 
 	"nicemu/devices/nic"
 	"nicemu/replay/qdisc"
-	"nicemu/report"
+	"nicemu/replay/report"
 )
 
 // Verdicts of a replay.

@@ -9,8 +9,8 @@ import (
 	"text/tabwriter"
 
 	"nicemu/devices/nic"
+	"nicemu/replay/report"
 	"nicemu/replay/stack"
-	"nicemu/report"
 )
 
 // WriteTable shows the result to people: what was read, what became of it, how long it took where, and the verdict.

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"nicemu/report"
+	"nicemu/replay/report"
 	"nicemu/scenarios/format"
 	"nicemu/scenarios/workload"
 )

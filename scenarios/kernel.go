@@ -8,7 +8,7 @@ import (
 	"nicemu/emulator"
 	"nicemu/emulator/gate"
 	"nicemu/emulator/netns"
-	"nicemu/report"
+	"nicemu/replay/report"
 	"nicemu/scenarios/format"
 
 	"golang.org/x/sys/unix"

@@ -13,7 +13,7 @@ import (
 
 	"nicemu/emulator"
 	"nicemu/lab"
-	"nicemu/report"
+	"nicemu/replay/report"
 	"nicemu/scenarios/format"
 )
 

@@ -4,7 +4,7 @@ import (
 	"fmt"
 
 	"nicemu/replay"
-	"nicemu/report"
+	"nicemu/replay/report"
 )
 
 // Replay is a live replay's part of its case: what was read, how it was played,

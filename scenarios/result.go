@@ -4,7 +4,7 @@ import (
 	"io"
 
 	"nicemu/devices/nic"
-	"nicemu/report"
+	"nicemu/replay/report"
 	"nicemu/scenarios/workload"
 )
 

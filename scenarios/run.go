@@ -13,8 +13,9 @@ import (
 	"fmt"
 	"time"
 
+	"nicemu/devices/units"
 	"nicemu/emulator"
-	"nicemu/report"
+	"nicemu/replay/report"
 	"nicemu/scenarios/format"
 )
 
@@ -41,6 +42,10 @@ func Run(ctx context.Context, s *format.Scenario, o Options) (*Result, error) {
 		return nil, err
 	}
 	o.Way = way
+	traces, err := OpenTraces(s)
+	if err != nil {
+		return nil, err
+	}
 	start := time.Now()
 	r := &Result{
 		Schema: 1, Scenario: s.Name, Seed: s.Seed, Verdict: VerdictOK, Reasons: []string{},
@@ -65,7 +70,7 @@ func Run(ctx context.Context, s *format.Scenario, o Options) (*Result, error) {
 	points := s.Cases()
 	for i := range points {
 		o.Progress.Case(i, len(points), points[i].String())
-		c, err := runCase(ctx, &points[i], &o, r)
+		c, err := runCase(ctx, &points[i], traces, &o, r)
 		if err != nil {
 			if title := points[i].String(); title != "" {
 				err = fmt.Errorf("case %s: %w", title, err)
@@ -75,7 +80,7 @@ func Run(ctx context.Context, s *format.Scenario, o Options) (*Result, error) {
 		c.HostCeiling = ceiling
 		r.Cases = append(r.Cases, c)
 		if !o.Virtual {
-			r.judgeHost(c, points[i].Scenario)
+			r.judgeHost(c, points[i].Scenario, traces)
 		}
 	}
 	o.Progress.Done()
@@ -97,9 +102,9 @@ func measureCeiling(ctx context.Context, way emulator.Way) (*Ceiling, error) {
 
 // runCase builds the case, lets its workloads run, reads everything off and
 // takes it down again.
-func runCase(ctx context.Context, p *format.Case, o *Options, r *Result) (c *Case, err error) {
+func runCase(ctx context.Context, p *format.Case, traces Traces, o *Options, r *Result) (c *Case, err error) {
 	s := p.Scenario
-	t, err := build(ctx, s, o)
+	t, err := build(ctx, s, traces, o)
 	if err != nil {
 		return nil, err
 	}
@@ -118,7 +123,7 @@ func runCase(ctx context.Context, p *format.Case, o *Options, r *Result) (c *Cas
 	}()
 	samples := t.startSampling(work)
 	began := time.Now()
-	if err := t.loop.Do(func() { t.startTraces(s) }); err != nil {
+	if err := t.loop.Do(func() { t.startSteps(s) }); err != nil {
 		return nil, errors.Join(err, t.halt())
 	}
 	c.Workloads, err = t.runWorkloads(work, s, o.Progress)
@@ -163,11 +168,15 @@ func ReadCard(device string, c *emulator.Card, way emulator.Way) (*NIC, error) {
 }
 
 // judgeHost marks the run degraded if the host was too slow for the model.
-func (r *Result) judgeHost(c *Case, s *format.Scenario) {
+func (r *Result) judgeHost(c *Case, s *format.Scenario, traces Traces) {
 	for _, l := range s.Links {
-		if bits := float64(l.Rate); bits > c.HostCeiling.BitsPerS {
+		rate := l.Rate
+		if l.Trace != "" {
+			rate = units.Rate(traces[l.Trace].Mean())
+		}
+		if bits := float64(rate); bits > c.HostCeiling.BitsPerS {
 			r.degrade(c, fmt.Sprintf("the link is %v, this host carries %s: %.1f times too fast for it",
-				l.Rate, report.Rate(c.HostCeiling.BitsPerS), bits/c.HostCeiling.BitsPerS))
+				rate, report.Rate(c.HostCeiling.BitsPerS), bits/c.HostCeiling.BitsPerS))
 		}
 	}
 	if late := time.Duration(c.LatenessNs.P99); late > LateLimit {

@@ -9,7 +9,7 @@ import (
 	"sync"
 
 	"nicemu/devices/engine"
-	"nicemu/report"
+	"nicemu/replay/report"
 	"nicemu/scenarios/format"
 )
 
@@ -31,15 +31,19 @@ func Simulate(ctx context.Context, s *format.Scenario, o Options) (*Result, erro
 		Kernel: report.Kernel{Mode: string(format.KernelModel), Reason: "asked for; cards, qdiscs and traffic are models"},
 		Clock:  "virtual", Backpressure: "none", Laws: report.Laws{Violations: []string{}},
 	}
+	traces, err := OpenTraces(s)
+	if err != nil {
+		return nil, err
+	}
 	points := s.Cases()
 	for i := range points {
-		if _, err := newModel(points[i].Scenario); err != nil {
+		if _, err := newModel(points[i].Scenario, traces); err != nil {
 			return nil, err
 		}
 	}
 	runs := make([]modelRun, len(points))
-	err := eachCase(ctx, len(points), o.Progress, func(i int) (err error) {
-		runs[i], err = simulateCase(ctx, &points[i])
+	err = eachCase(ctx, len(points), o.Progress, func(i int) (err error) {
+		runs[i], err = simulateCase(ctx, &points[i], traces)
 		return err
 	})
 	if err != nil {
@@ -117,8 +121,8 @@ func eachCase(ctx context.Context, n int, p *Progress, do func(i int) error) err
 }
 
 // simulateCase runs one case to its end and reads everything off.
-func simulateCase(ctx context.Context, p *format.Case) (run modelRun, err error) {
-	m, err := newModel(p.Scenario)
+func simulateCase(ctx context.Context, p *format.Case, traces Traces) (run modelRun, err error) {
+	m, err := newModel(p.Scenario, traces)
 	if err != nil {
 		return run, err
 	}

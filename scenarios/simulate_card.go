@@ -11,8 +11,8 @@ import (
 	"nicemu/devices/nic"
 	"nicemu/devices/units"
 	"nicemu/replay/qdisc"
+	"nicemu/replay/report"
 	"nicemu/replay/stack"
-	"nicemu/report"
 	"nicemu/scenarios/format"
 	"nicemu/scenarios/workload"
 )

@@ -46,6 +46,11 @@ func (m *model) connect(l *format.Link) {
 	if l.Rate > 0 {
 		m.setRate(l, l.Rate)
 	}
+	if l.Trace != "" { // TCP shares out the mean, see share
+		for _, c := range [2]*modelCard{a, b} {
+			c.out.rate = min(units.Rate(m.traces[l.Trace].Mean()), c.device.Config.Link.Rate)
+		}
+	}
 }
 
 // setRate changes the speed of a link.

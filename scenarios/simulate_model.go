@@ -8,8 +8,8 @@ import (
 	"nicemu/devices/nic"
 	"nicemu/devices/units"
 	"nicemu/replay/qdisc"
+	"nicemu/replay/report"
 	"nicemu/replay/stack"
-	"nicemu/report"
 	"nicemu/scenarios/format"
 	"nicemu/scenarios/workload"
 )
@@ -17,11 +17,12 @@ import (
 // model is a case without a kernel: cards on one engine, the links between them,
 // and the traffic.
 type model struct {
-	s     *format.Scenario
-	eng   *engine.Engine
-	cards []*modelCard
-	loads []load
-	notes []string
+	s      *format.Scenario
+	traces Traces
+	eng    *engine.Engine
+	cards  []*modelCard
+	loads  []load
+	notes  []string
 }
 
 // modelCard is a card under models of the kernel.
@@ -40,8 +41,8 @@ type modelCard struct {
 }
 
 // newModel builds everything and starts nothing.
-func newModel(s *format.Scenario) (*model, error) {
-	m := &model{s: s, eng: engine.New(uint64(s.Seed))}
+func newModel(s *format.Scenario, traces Traces) (*model, error) {
+	m := &model{s: s, traces: traces, eng: engine.New(uint64(s.Seed))}
 	pool := &nic.Pool{} // shared: frames cross links
 	for i := range s.NICs {
 		c, err := m.newCard(i)
@@ -74,6 +75,7 @@ func (m *model) newCard(i int) (*modelCard, error) {
 	if spec.MTU > d.MaxMTU {
 		return nil, m.s.Fault(path+".mtu", fmt.Sprintf("mtu is %d", spec.MTU), fmt.Sprintf("at most %d, which is all that %s's driver takes", d.MaxMTU, d.Name))
 	}
+	m.traces.attach(m.s, spec, d)
 	root, err := m.qdiscs(i)
 	if err != nil {
 		return nil, err

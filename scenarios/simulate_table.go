@@ -9,7 +9,7 @@ import (
 	"text/tabwriter"
 
 	"nicemu/devices/units"
-	"nicemu/report"
+	"nicemu/replay/report"
 	"nicemu/scenarios/workload"
 )
 

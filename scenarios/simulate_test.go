@@ -241,11 +241,16 @@ func TestModelsKeepTheLawsWhateverTheScenario(t *testing.T) {
 	if testing.Short() {
 		runs = 15
 	}
+	follow := traceFile(t, unevenTrace)
 	for seed := range uint64(runs) {
-		text := randomScenario(rand.New(rand.NewPCG(seed, 1)), seed)
+		text := randomScenario(rand.New(rand.NewPCG(seed, 1)), seed, follow)
 		s := parse(t, text)
+		traces, err := OpenTraces(s)
+		if err != nil {
+			t.Fatal(err)
+		}
 		points := s.Cases()
-		m, err := newModel(points[0].Scenario)
+		m, err := newModel(points[0].Scenario, traces)
 		if err != nil {
 			t.Fatalf("seed %d: %v\n%s", seed, err, text)
 		}
@@ -276,7 +281,7 @@ func TestModelsKeepTheLawsWhateverTheScenario(t *testing.T) {
 	}
 }
 
-func randomScenario(r *rand.Rand, seed uint64) string {
+func randomScenario(r *rand.Rand, seed uint64, trace string) string {
 	pick := func(of ...string) string { return of[r.IntN(len(of))] }
 	var b strings.Builder
 	fmt.Fprintf(&b, "name = \"x\"\nseed = %d\nduration = \"1s\"\n[run]\nkernel = \"model\"\n[[netns]]\nname = \"a\"\n[[netns]]\nname = \"b\"\n", seed)
@@ -297,8 +302,10 @@ func randomScenario(r *rand.Rand, seed uint64) string {
 			fmt.Fprintf(&b, "set = { \"bql\" = %q }\n", pick("on", "off"))
 		}
 	}
-	fmt.Fprintf(&b, "[[link]]\nends = [\"a/eth0\", \"b/eth0\"]\nrate = %q\ndelay = %q\nloss = %q\n", pick("10mbit", "100mbit", "1gbit"), pick("0ns", "10us", "5ms"), pick("0%", "0%", "3%"))
-	if r.IntN(3) == 0 {
+	fmt.Fprintf(&b, "[[link]]\nends = [\"a/eth0\", \"b/eth0\"]\ndelay = %q\nloss = %q\n", pick("0ns", "10us", "5ms"), pick("0%", "0%", "3%"))
+	if r.IntN(4) == 0 {
+		fmt.Fprintf(&b, "trace = %q\n", trace)
+	} else if fmt.Fprintf(&b, "rate = %q\n", pick("10mbit", "100mbit", "1gbit")); r.IntN(3) == 0 {
 		b.WriteString("steps = [{at = \"100ms\", rate = \"20mbit\"}, {at = \"500ms\", rate = \"200mbit\"}]\n")
 	}
 	for i := range 1 + r.IntN(4) {
@@ -373,7 +380,7 @@ func BenchmarkSimulateASecondOfTwoCards(b *testing.B) {
 	p := s.Cases()
 	frames := uint64(0)
 	for b.Loop() {
-		m, err := newModel(p[0].Scenario)
+		m, err := newModel(p[0].Scenario, nil)
 		if err != nil {
 			b.Fatal(err)
 		}

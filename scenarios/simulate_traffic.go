@@ -6,9 +6,9 @@ import (
 
 	"nicemu/devices/engine"
 	"nicemu/devices/nic"
+	"nicemu/replay/report"
 	"nicemu/replay/source"
 	"nicemu/replay/stack"
-	"nicemu/report"
 	"nicemu/scenarios/format"
 	"nicemu/scenarios/workload"
 )

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"text/tabwriter"
 
-	"nicemu/report"
+	"nicemu/replay/report"
 	"nicemu/scenarios/format"
 	"nicemu/scenarios/workload"
 )

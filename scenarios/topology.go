@@ -36,7 +36,7 @@ type card struct {
 }
 
 // build makes everything and starts the live loop. On an error nothing is left.
-func build(ctx context.Context, s *format.Scenario, o *Options) (t *topology, err error) {
+func build(ctx context.Context, s *format.Scenario, traces Traces, o *Options) (t *topology, err error) {
 	t = &topology{ns: map[string]*netns.NS{}, stop: func() {}, done: make(chan struct{})}
 	close(t.done)
 	defer func() {
@@ -61,7 +61,7 @@ func build(ctx context.Context, s *format.Scenario, o *Options) (t *topology, er
 		return t, err
 	}
 	for i := range s.NICs {
-		if err := t.addCard(ctx, s, &s.NICs[i], o.Way); err != nil {
+		if err := t.addCard(ctx, s, traces, &s.NICs[i], o.Way); err != nil {
 			return t, fmt.Errorf("nic %s: %w", s.NICs[i].ID(), err)
 		}
 	}
@@ -78,7 +78,7 @@ func build(ctx context.Context, s *format.Scenario, o *Options) (t *topology, er
 	return t, nil
 }
 
-func (t *topology) addCard(ctx context.Context, s *format.Scenario, spec *format.NIC, way emulator.Way) error {
+func (t *topology) addCard(ctx context.Context, s *format.Scenario, traces Traces, spec *format.NIC, way emulator.Way) error {
 	d, err := devices.New(spec.Device)
 	if err != nil {
 		return err
@@ -89,6 +89,7 @@ func (t *topology) addCard(ctx context.Context, s *format.Scenario, spec *format
 	if spec.MTU > d.MaxMTU {
 		return fmt.Errorf("mtu is %d; expected at most %d, which is all that %s's driver takes", spec.MTU, d.MaxMTU, d.Name)
 	}
+	traces.attach(s, spec, d)
 	ns := t.ns[spec.Netns]
 	csum := spec.Csum && d.CSUM
 	cfg := tap.Config{

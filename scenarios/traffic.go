@@ -49,8 +49,8 @@ func (t *topology) runWorkloads(ctx context.Context, s *format.Scenario, p *Prog
 	return named, context.Cause(ctx)
 }
 
-// startTraces begins the rate changes of all links; on the loop's thread.
-func (t *topology) startTraces(s *format.Scenario) {
+// startSteps begins the rate changes of all links; on the loop's thread.
+func (t *topology) startSteps(s *format.Scenario) {
 	for i := range s.Links {
 		l := &s.Links[i]
 		var steps []emulator.RateStep

@@ -12,7 +12,7 @@ import (
 
 	"nicemu/devices"
 	"nicemu/devices/nic"
-	"nicemu/report"
+	"nicemu/replay/report"
 )
 
 func devicesCommand() *cobra.Command {

@@ -15,7 +15,7 @@ import (
 	"nicemu/emulator/netns"
 	"nicemu/emulator/tap"
 	"nicemu/lab"
-	"nicemu/report"
+	"nicemu/replay/report"
 )
 
 // finding is one thing that a run may need.

@@ -128,9 +128,7 @@ func (f *replayFlags) run(cmd *cobra.Command, files []string) (err error) {
 		if o.Link, err = trace.Open(f.linkTrace); err != nil {
 			return err
 		}
-		for _, warning := range o.Link.Warnings() {
-			fmt.Fprintf(cmd.ErrOrStderr(), "nicemu: warning: %v\n", warning)
-		}
+		warnTraces(cmd, o.Link.Warnings())
 	}
 	if f.live.on {
 		return f.runLive(cmd, c)

@@ -8,7 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"nicemu/report"
+	"nicemu/replay/report"
 	"nicemu/scenarios/reproduce"
 )
 

@@ -2,12 +2,14 @@ package main
 
 import (
 	"errors"
+	"fmt"
 	"os"
 
 	"github.com/spf13/cobra"
 
 	"nicemu/emulator"
 	"nicemu/emulator/netns"
+	"nicemu/replay/trace"
 	"nicemu/scenarios"
 	"nicemu/scenarios/format"
 )
@@ -77,6 +79,11 @@ expectation or a conservation law failed, 130 after Ctrl-C.`,
 
 // runSomewhere runs s, which job also describes, in the kernel that fits.
 func runSomewhere(cmd *cobra.Command, c *config, s *format.Scenario, job scenarios.LabJob) (*scenarios.Result, error) {
+	traces, err := scenarios.OpenTraces(s) // the run opens them again, maybe in the lab
+	if err != nil {
+		return nil, err
+	}
+	warnTraces(cmd, traces.Warnings())
 	want := kernel(cmd, c, s)
 	if want == format.KernelModel {
 		if cmd.Flags().Changed("backpressure") {
@@ -96,6 +103,13 @@ func runSomewhere(cmd *cobra.Command, c *config, s *format.Scenario, job scenari
 		return nil, err
 	}
 	return scenarios.Run(cmd.Context(), s, scenarios.Options{Way: job.Way, Kernel: k, Progress: progress(c)})
+}
+
+// warnTraces tells what is unlikely to be meant in rate traces.
+func warnTraces(cmd *cobra.Command, warnings []trace.Warning) {
+	for _, w := range warnings {
+		fmt.Fprintf(cmd.ErrOrStderr(), "nicemu: warning: %v\n", w)
+	}
 }
 
 // kernel is the wanted one: the flag, else the scenario's, else the

@@ -5,7 +5,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"nicemu/report"
+	"nicemu/replay/report"
 	"nicemu/scenarios"
 )
 

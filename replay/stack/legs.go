@@ -3,7 +3,7 @@ package stack
 import (
 	"nicemu/devices/engine"
 	"nicemu/devices/nic"
-	"nicemu/report"
+	"nicemu/replay/report"
 
 	"github.com/HdrHistogram/hdrhistogram-go"
 )

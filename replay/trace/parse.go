@@ -188,7 +188,7 @@ func (p *parser) end() (*Trace, error) {
 	if p.gap > absurdGap {
 		p.warn(p.gapLine, "no opportunity for %.4g s, from %d ms to %d ms", float64(p.gap)/1e3, p.gapFrom, p.gapFrom+p.gap)
 	}
-	if mean := p.Rate(1, p.Period()+1); mean < absurdMean {
+	if mean := p.Mean(); mean < absurdMean {
 		p.warn(0, "mean rate %.4g bit/s: are these milliseconds?", mean)
 	}
 	return p.Trace, nil

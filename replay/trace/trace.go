@@ -75,6 +75,9 @@ func (t *Trace) Rate(from, to int64) float64 {
 	return float64(t.Count(from, to)) * ipBytes * 8 * 1e9 / float64(to-from)
 }
 
+// Mean is the rate of IP in bit/s over a whole round, every opportunity used.
+func (t *Trace) Mean() float64 { return t.Rate(1, t.Period()+1) }
+
 // before counts the opportunities before x.
 func (t *Trace) before(x int64) int64 {
 	if x <= 0 {

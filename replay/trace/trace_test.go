@@ -61,6 +61,9 @@ func TestOneLinePerMillisecondIsTwelveMegabit(t *testing.T) {
 	if got := tr.Rate(1, 1e9+1); got != 12e6 {
 		t.Error(got)
 	}
+	if got := tr.Mean(); got != 12e6 {
+		t.Errorf("mean %g", got)
+	}
 	if got := tr.Rate(5, 5); got != 0 {
 		t.Error(got)
 	}

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"iter"
 	"maps"
+	"path/filepath"
 	"strings"
 )
 
@@ -104,6 +105,19 @@ func (s *Scenario) resolve() {
 		}
 	}
 	s.assignPorts()
+	s.findTraces()
+}
+
+// findTraces makes the names of traces relative to the working directory, as
+// those of assignments are.
+func (s *Scenario) findTraces() {
+	for i := range s.Links {
+		l := &s.Links[i]
+		from, _ := s.where(join(element("link", i), "trace"))
+		if l.Trace != "" && !filepath.IsAbs(l.Trace) && from.set == "" {
+			l.Trace = filepath.Join(filepath.Dir(s.source.name), l.Trace)
+		}
+	}
 }
 
 // assignPorts gives each iperf3 server without a port its own, from iperf3's upwards.

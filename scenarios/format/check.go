@@ -310,13 +310,14 @@ func (c *checker) links() {
 		if rate && l.Rate == 0 {
 			c.fail(join(path, "rate"), "rate is 0", "more than 0bit")
 		}
-		if !c.given(join(path, "steps")) {
+		if !c.given(join(path, "steps")) && !c.given(join(path, "trace")) {
 			c.require(path, "rate", `the rate of the wire, e.g. rate = "1gbit"`)
 		}
 		if l.Loss > units.Whole {
 			c.fail(join(path, "loss"), fmt.Sprintf("loss is %v", l.Loss), "0% to 100%")
 		}
 		c.steps(path, l, rate)
+		c.trace(path, l)
 	}
 }
 
@@ -367,5 +368,20 @@ func (c *checker) steps(path string, l *Link, rate bool) {
 	}
 	if len(l.Steps) > 0 && l.Steps[0].At > 0 && !rate {
 		c.fail(join(path, "steps"), fmt.Sprintf("no rate before %v", l.Steps[0].At), "a rate for the link, or a first step at 0s")
+	}
+}
+
+func (c *checker) trace(path string, l *Link) {
+	at := join(path, "trace")
+	if !c.given(at) {
+		return
+	}
+	if l.Trace == "" {
+		c.fail(at, "trace is empty", "the name of a file")
+	}
+	for _, key := range []string{"rate", "steps"} {
+		if c.given(join(path, key)) {
+			c.fail(at, "trace and "+key+" are both given", "one of them")
+		}
 	}
 }

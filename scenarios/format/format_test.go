@@ -234,6 +234,34 @@ func TestSetChangesWhatItNamesAndNothingElse(t *testing.T) {
 	}
 }
 
+// A file's trace is beside the file, a command line's where the command runs.
+func TestTheNameOfATraceIsRelativeToWhoGivesIt(t *testing.T) {
+	text := strings.Replace(small, `rate = "1gbit"`, `trace = "up"`, 1) + "[sweep]\n\"link.trace\" = [\"down\", \"../other\", \"/abs\"]\n"
+	for _, x := range []struct {
+		set  []string
+		want []string
+	}{
+		{nil, []string{"some/dir/down", "some/other", "/abs"}},
+		{[]string{"link.trace=mine"}, []string{"mine"}},
+		{[]string{"link.trace=/mine"}, []string{"/mine"}},
+	} {
+		s, err := Parse("some/dir/x.toml", []byte(text), testOptions)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := s.Set(x.set...); err != nil {
+			t.Fatal(err)
+		}
+		var got []string
+		for _, c := range s.Cases() {
+			got = append(got, c.Scenario.Links[0].Trace)
+		}
+		if diff := cmp.Diff(x.want, got); diff != "" {
+			t.Errorf("%v (-want +got)\n%s", x.set, diff)
+		}
+	}
+}
+
 func TestSetEndsTheSweepOfItsKey(t *testing.T) {
 	s := load(t)
 	if err := s.Set("nic.bql=true"); err != nil {
@@ -267,6 +295,7 @@ func TestAFailedSetChangesNothing(t *testing.T) {
 		{"nic.=1", "--set nic.: no key after nic; expected " + settable},
 		{"nic.bql=maybe", "--set nic.bql: device ixgbe: bql is maybe; expected true or false"},
 		{"link.rate=100", `--set link.rate: rate: "100": no unit; expected a number and a unit, e.g. 1gbit`},
+		{"link.trace=up", "--set link.trace: trace and rate are both given; expected one of them"},
 		{"duration=5", `--set duration: duration: "5": no unit; expected a number and a unit, e.g. 64us`},
 		{"duraton=5s", `--set duraton: unknown key "duraton"; expected ` + settable + `; did you mean "duration"?`},
 		{"run.kernel=hots", `--set run.kernel: kernel: unknown value "hots"; expected one of auto, host, lab, model; did you mean "host"?`},

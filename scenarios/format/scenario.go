@@ -68,13 +68,17 @@ func (n *NIC) TCCommands() [][]string {
 // Knobs are settings of a device: dotted key → bool, int64, float64 or string.
 type Knobs map[string]any
 
-// Link is a full-duplex wire between two cards.
+// Link is a full-duplex wire between two cards. Each direction follows the trace
+// by itself, from the start of the run, and no faster than its card. The name of
+// the trace's file is relative to the scenario's file, or, in an assignment, to
+// the working directory; in a case it is always the latter.
 type Link struct {
 	Ends  []string       `toml:"ends"` // two NIC IDs
 	Rate  units.Rate     `toml:"rate,omitempty"`
 	Delay units.Duration `toml:"delay,omitempty"` // propagation, one way
 	Loss  units.Percent  `toml:"loss,omitempty"`  // of frames, each at random
 	Steps []Step         `toml:"steps,omitempty"` // changes of the rate, in order of time
+	Trace string         `toml:"trace,omitempty"` // file of a rate trace in mahimahi's format, in place of rate and steps
 }
 
 // Step is a change of a link's rate, counted from the start of the workloads.

@@ -8,7 +8,7 @@ import (
 	"nicemu/devices/engine"
 	"nicemu/emulator"
 	"nicemu/replay"
-	"nicemu/report"
+	"nicemu/replay/report"
 	"nicemu/scenarios"
 	"nicemu/scenarios/workload"
 )

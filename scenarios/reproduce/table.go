@@ -7,7 +7,7 @@ import (
 	"strconv"
 	"strings"
 
-	"nicemu/report"
+	"nicemu/replay/report"
 )
 
 // WriteTable prints rows as aligned columns, and their reasons below.

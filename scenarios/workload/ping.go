@@ -12,7 +12,7 @@ import (
 	"strings"
 	"time"
 
-	"nicemu/report"
+	"nicemu/replay/report"
 	"nicemu/scenarios/format"
 )
 

@@ -10,7 +10,7 @@ import (
 	"github.com/HdrHistogram/hdrhistogram-go"
 	"golang.org/x/sys/unix"
 
-	"nicemu/report"
+	"nicemu/replay/report"
 	"nicemu/scenarios/format"
 )
 

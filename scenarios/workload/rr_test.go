@@ -10,7 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"nicemu/devices/units"
-	"nicemu/report"
+	"nicemu/replay/report"
 	"nicemu/scenarios/format"
 )
 

@@ -14,7 +14,7 @@ import (
 	"os/exec"
 	"time"
 
-	"nicemu/report"
+	"nicemu/replay/report"
 	"nicemu/scenarios/format"
 )
 
