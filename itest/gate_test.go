@@ -229,7 +229,7 @@ func TestIntegrationGateRepairsWhatIsTakenOutOfIt(t *testing.T) {
 				for _, d := range qdiscs(t, c.port) {
 					places = append(places, d.Parent+" "+d.Kind)
 				}
-				return slices.Contains(places, "7e00:1 pfifo") && slices.Contains(places, "7e00:2 tbf") && slices.Contains(places, "7e10:1 "+kind)
+				return slices.Contains(places, "7e00:1 pfifo") && (slices.Contains(places, "7e00:2 tbf") || slices.Contains(places, "7e00:2 hfsc")) && slices.Contains(places, "7e10:1 "+kind)
 			})
 			transfer(t, c.port.NS(), listen(t, c.peer.NS(), "10.9.0.2:5001"), make([]byte, 1<<20))
 		})

@@ -200,5 +200,5 @@ func gateIsWhole(t testing.TB, c *card, line string) bool {
 	if strings.Contains(all, "qdisc taprio") || strings.Contains(all, "qdisc mq") {
 		lanes = 4
 	}
-	return strings.Count(all, "qdisc prio 7e0") == lanes && strings.Count(all, "qdisc tbf 7e1") == lanes && strings.Count(all, " parent 7e1") == lanes
+	return strings.Count(all, "qdisc prio 7e0") == lanes && strings.Count(all, "qdisc hfsc 7e1")+strings.Count(all, "qdisc tbf 7e1") == lanes && strings.Count(all, " parent 7e1") == lanes
 }

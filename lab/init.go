@@ -41,15 +41,6 @@ func preferInit() {
 	schedule(unix.SchedAttr{Policy: unix.SCHED_FIFO, Priority: 1, Flags: unix.SCHED_FLAG_RESET_ON_FORK})
 }
 
-// deferInit lets everybody else run first. Who collects a process clears its
-// files out of /proc, and waits for others who do the same (a thread of it that
-// ends, fs/dcache.c shrink_dcache_parent) by giving way, which is in vain if
-// they may not run or if no time passes that could be theirs.
-func deferInit() {
-	schedule(unix.SchedAttr{Policy: unix.SCHED_IDLE})
-	unix.RawSyscall(unix.SYS_SCHED_YIELD, 0, 0, 0)
-}
-
 func schedule(a unix.SchedAttr) {
 	a.Size = unix.SizeofSchedAttr
 	unix.SchedSetAttr(0, &a, 0) // without it the guest is slower to speak, no more
@@ -187,9 +178,7 @@ func (s *initState) runCommand(stdin *os.File) error {
 		if fds[2].Revents == 0 && fds[3].Revents == 0 {
 			continue
 		}
-		deferInit()
 		status, ended := reap(child)
-		preferInit()
 		if !ended {
 			continue
 		}

@@ -57,7 +57,7 @@ func hostLacks(s *format.Scenario, way emulator.Way) (string, error) {
 	}
 	kinds := qdiscKinds(s)
 	if way == emulator.Gate {
-		kinds = append(kinds, "tbf", "prio", "htb")
+		kinds = append(kinds, "hfsc", "tbf", "prio", "htb")
 	}
 	has, err := gate.ProbeQdiscs(kinds)
 	if err != nil {
@@ -69,8 +69,8 @@ func hostLacks(s *format.Scenario, way emulator.Way) (string, error) {
 			missing = append(missing, kind)
 		}
 	}
-	if way == emulator.Gate && (has["tbf"] != nil || has["prio"] != nil && has["htb"] != nil) {
-		missing = append(missing, "tbf with prio or htb, which back-pressure needs")
+	if way == emulator.Gate && (has["hfsc"] != nil && has["tbf"] != nil || has["prio"] != nil && has["htb"] != nil) {
+		missing = append(missing, "hfsc or tbf, prio or htb, which back-pressure needs")
 	}
 	if missing == nil {
 		return "", nil

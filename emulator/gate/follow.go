@@ -40,7 +40,8 @@ func (w *watch) open(port *tap.Port) error {
 	})
 }
 
-// interesting is a filter of tc messages: those of the interface, but for the one that the kernel sends for every grant.
+// interesting is a filter of tc messages: those of the interface, but for the one that the kernel sends for every grant,
+// of a valve or its class.
 func interesting(ifindex int) []unix.SockFilter {
 	const nlmsgType, tcmIfindex, tcmHandle = 4, unix.SizeofNlMsghdr + 4, unix.SizeofNlMsghdr + 8 // struct nlmsghdr, tcmsg
 	const load, half = unix.BPF_LD | unix.BPF_W | unix.BPF_ABS, unix.BPF_LD | unix.BPF_H | unix.BPF_ABS
@@ -52,11 +53,12 @@ func interesting(ifindex int) []unix.SockFilter {
 	}
 	return []unix.SockFilter{
 		{Code: load, K: tcmIfindex},
-		{Code: equal, Jf: 5, K: swap(uint32(ifindex))},
+		{Code: equal, Jf: 6, K: swap(uint32(ifindex))},
 		{Code: half, K: nlmsgType},
-		{Code: equal, Jf: 4, K: swap16(unix.RTM_NEWQDISC)},
+		{Code: equal, Jt: 1, K: swap16(unix.RTM_NEWQDISC)},
+		{Code: equal, Jf: 4, K: swap16(unix.RTM_NEWTCLASS)},
 		{Code: load, K: tcmHandle},
-		{Code: and, K: swap(0xfff0ffff)},
+		{Code: and, K: swap(0xfff0fffe)},
 		{Code: equal, Jf: 1, K: swap(tbfMajor << 16)},
 		{Code: ret, K: 0},
 		{Code: ret, K: 1<<32 - 1},
@@ -143,6 +145,9 @@ func (g *Gate) ensure() (changed bool, err error) {
 		return false, g.adopt(len(places))
 	}
 	g.shared, g.lanes = shared, make([]lane, len(places))
+	for i := range g.lanes {
+		g.lanes[i].credit = g.newCredit()
+	}
 	if err := g.settle(root); err != nil {
 		return true, err
 	}
@@ -201,6 +206,6 @@ func (g *Gate) adopt(lanes int) error {
 			limits[q] = endless
 		}
 	}
-	g.wire.prepare(g.tc, limits)
+	g.wire.prepare(g.tc, g.valve, limits)
 	return nil
 }

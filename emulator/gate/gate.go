@@ -24,6 +24,7 @@ type Gate struct {
 	watch watch
 	wire  sender
 
+	valve      string // "hfsc", or "tbf" once hfsc turned out to be missing
 	selector   string // "prio", or "htb" once prio turned out to be missing
 	txQueueLen int    // before the gate
 	frameLen   int    // largest frame that is no GSO packet, without FCS
@@ -34,16 +35,16 @@ type Gate struct {
 	stats  Stats
 }
 
-// lane is one tbf.
+// lane is one valve.
 type lane struct {
-	credit Credit
+	credit credit
 	recent recent
 	seen   uint64 // packets passed at the last Flush
 }
 
 // Stats count what the gate did.
 type Stats struct {
-	Grants  uint64 // changes of a tbf
+	Grants  uint64 // changes of a valve
 	Kicks   uint64 // frames sent to a sink; each shows as a drop of the selector
 	Refused uint64 // grants the kernel refused because somebody had taken the gate away
 	Rescues uint64 // see Rescue

@@ -3,7 +3,6 @@ package gate
 import (
 	"encoding/binary"
 	"errors"
-	"fmt"
 
 	"github.com/vishvananda/netlink"
 	"github.com/vishvananda/netlink/nl"
@@ -132,12 +131,7 @@ func (g *Gate) build(q int, parent uint32, what missing, in tree) error {
 		return err
 	}
 	if what >= tbf {
-		o := object{handle: tbfHandle(q), parent: trafficClass(q), kind: "tbf", options: tbfOptions(MaxPacket, endless)}
-		err := g.tc.send(unix.RTM_NEWQDISC, replace, o)
-		if errors.Is(err, unix.ENOENT) {
-			return fmt.Errorf("the gate needs tbf (CONFIG_NET_SCH_TBF): %w", err)
-		}
-		if err != nil {
+		if err := g.addValve(q); err != nil {
 			return err
 		}
 	}

@@ -18,8 +18,9 @@ type sender struct {
 	netlink, packet int
 	opened          bool
 
-	messages [][]byte // one per lane: the change of its tbf, but for the burst
-	burstAt  int      // where that stands
+	messages [][]byte // one per lane: the change of its valve, but for the grant
+	hfsc     bool
+	burstAt  int // where that stands
 	batch    []byte
 	kicks    []int // lanes to be kicked
 	priority int   // what the packet socket is set to
@@ -61,12 +62,18 @@ func (s *sender) close() error {
 }
 
 // prepare makes the messages. limits are those of the fifos beneath the tbfs.
-func (s *sender) prepare(t *tc, limits []uint32) {
+func (s *sender) prepare(t *tc, valve string, limits []uint32) {
+	s.hfsc = valve == "hfsc"
 	const mark = 0xfedcba98
 	s.messages = s.messages[:0]
 	for q, limit := range limits {
 		o := object{handle: tbfHandle(q), parent: trafficClass(q), kind: "tbf", options: tbfOptions(mark, limit)}
 		m := t.request(unix.RTM_NEWQDISC, noFlags, o).Serialize()
+		if s.hfsc {
+			curves := nest(&attr{nl.TCA_HFSC_USC, serviceCurve(mark, 1, 1)})
+			o = object{handle: tbfClass(q), parent: tbfHandle(q), kind: "hfsc", options: curves}
+			m = t.request(unix.RTM_NEWTCLASS, noFlags, o).Serialize()
+		}
 		s.burstAt = bytes.LastIndex(m, binary.NativeEndian.AppendUint32(nil, mark))
 		s.messages = append(s.messages, m)
 	}
@@ -80,7 +87,13 @@ func (s *sender) empty() bool { return len(s.batch) == 0 }
 func (s *sender) grant(lane int, burst uint32, kick bool) {
 	at := len(s.batch) + s.burstAt
 	s.batch = append(s.batch, s.messages[lane]...)
-	binary.NativeEndian.PutUint32(s.batch[at:], burst)
+	if s.hfsc {
+		m1, d, _ := curve(burst)
+		binary.NativeEndian.PutUint32(s.batch[at:], m1)
+		binary.NativeEndian.PutUint32(s.batch[at+4:], d)
+	} else {
+		binary.NativeEndian.PutUint32(s.batch[at:], burst)
+	}
 	if kick {
 		s.kicks = append(s.kicks, lane)
 	}
