@@ -20,6 +20,16 @@ type config struct {
 	Backpressure string   `toml:"backpressure"`
 	ScenarioPath []string `toml:"scenario_path"`
 	Progress     string   `toml:"progress"`
+
+	file string // that was read, if any
+}
+
+// inputs is the file that was read, as a list.
+func (c *config) inputs() []string {
+	if c.file == "" {
+		return nil
+	}
+	return []string{c.file}
 }
 
 // loadConfig merges, the later winning: built-in defaults, the configuration
@@ -50,10 +60,12 @@ func loadConfig(cmd *cobra.Command) (*config, error) {
 			return nil, err
 		}
 	}
+	var read string
 	if file := v.ConfigFileUsed(); file != "" && !errors.As(err, &missing) {
 		if err := checkConfigFile(file); err != nil {
 			return nil, err
 		}
+		read = file
 	}
 	for _, name := range []string{"kernel", "backpressure"} {
 		if f := cmd.Flags().Lookup(name); f != nil && f.Changed {
@@ -65,6 +77,7 @@ func loadConfig(cmd *cobra.Command) (*config, error) {
 		Backpressure: v.GetString("backpressure"),
 		ScenarioPath: v.GetStringSlice("scenario_path"),
 		Progress:     v.GetString("progress"),
+		file:         read,
 	}
 	return c, c.check()
 }

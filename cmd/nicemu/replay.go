@@ -3,9 +3,8 @@ package main
 import (
 	"errors"
 	"fmt"
-	"io"
-	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -20,9 +19,9 @@ import (
 // replayFlags are the flags that say more than a field of the options.
 type replayFlags struct {
 	replay.Options
-	set                                            []string
-	linkTrace, jsonFile, logFile, wireFile, series string
-	live                                           liveFlags
+	set               []string
+	linkTrace, series string
+	live              liveFlags
 }
 
 func replayCommand() *cobra.Command {
@@ -90,10 +89,10 @@ lost in the books, 130 after Ctrl-C.`,
 	fl.TextVar(&f.Qdisc, "qdisc", f.Qdisc, "`model` of a qdisc before each queue: none (senders wait), fifo[:packets], fq_codel")
 	fl.StringVar(&f.linkTrace, "link-trace", "", "a wire that carries what a rate trace in mahimahi's format allows, from `FILE`")
 	fl.Uint64Var(&f.Seed, "seed", 1, "seed of all randomness")
-	fl.StringVar(&f.jsonFile, "json", "", "write the result as JSON to `FILE`, - for standard output instead of the table")
-	fl.StringVar(&f.logFile, "log", "", "write one line for each event to `FILE`")
-	fl.StringVar(&f.wireFile, "write", "", "write what left the wire to `FILE`, pcapng")
-	fl.StringVar(&f.series, "series", "", "write what queues, rings and BQL held over time to `FILE`, CSV, or JSON if it ends in .json")
+	fl.String("json", "", "write the result as JSON to `FILE`, - for standard output instead of the table")
+	fl.String("log", "", "write one line for each event to `FILE`, - for standard output instead of the table")
+	fl.String("write", "", "write what left the wire to `FILE`, pcapng, - as above")
+	fl.StringVar(&f.series, "series", "", "write what queues, rings and BQL held over time to `FILE`, CSV, or JSON if it ends in .json; - as above")
 	fl.TextVar(&f.SeriesInterval, "series-interval", units.Millisecond, "`time` between samples")
 	f.live.register(fl)
 	completions := map[string][]string{
@@ -130,25 +129,30 @@ func (f *replayFlags) run(cmd *cobra.Command, files []string) (err error) {
 		}
 		warnTraces(cmd, o.Link.Warnings())
 	}
+	inputs := append(slices.Clone(files), c.inputs()...)
+	if f.linkTrace != "" {
+		inputs = append(inputs, f.linkTrace)
+	}
+	out, err := openOutputs(cmd, inputs, "json", "log", "write", "series")
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, out.close()) }()
 	if f.live.on {
-		return f.runLive(cmd, c)
+		return f.runLive(cmd, c, out)
 	}
 	p := progress(c)
 	o.Progress = slowly(func(now replay.Progress) {
 		p.Step(fmt.Sprintf("%d frames, %.3f s of virtual time", now.Frames, float64(now.Virtual)/1e9))
 	})
-	out := &outputs{inputs: files}
-	o.Log, o.Wire, o.Series = out.create(f.logFile), out.create(f.wireFile), out.create(f.series)
+	o.Log, o.Wire, o.Series = out.writer("log"), out.writer("write"), out.writer("series")
 	o.SeriesJSON = filepath.Ext(f.series) == ".json"
-	if out.err != nil {
-		return out.close(out.err)
-	}
 	r, err := replay.Run(cmd.Context(), *o)
 	p.Done()
-	if err = out.close(err); r == nil {
+	if r == nil {
 		return err
 	}
-	return errors.Join(writeResult(cmd, f.jsonFile, r.WriteTable, r.WriteJSON, r.Verdict != replay.VerdictFailed), err)
+	return errors.Join(out.result(r.WriteTable, r.WriteJSON, r.Verdict != replay.VerdictFailed), err)
 }
 
 // slowly passes on a call after the first second, and then four times a second.
@@ -160,41 +164,4 @@ func slowly(show func(replay.Progress)) func(replay.Progress) {
 			show(p)
 		}
 	}
-}
-
-// outputs are the files that a replay writes while it runs.
-type outputs struct {
-	inputs []string
-	files  []*os.File
-	err    error
-}
-
-// create opens a file, nil for no name. It does not overwrite a capture that is to be read.
-func (o *outputs) create(name string) io.Writer {
-	if name == "" || o.err != nil {
-		return nil
-	}
-	if old, err := os.Stat(name); err == nil {
-		for _, input := range o.inputs {
-			if in, err := os.Stat(input); err == nil && os.SameFile(old, in) && in.Mode().IsRegular() {
-				o.err = fmt.Errorf("%s is the capture to replay: write to another file", name)
-				return nil
-			}
-		}
-	}
-	f, err := os.Create(name)
-	if err != nil {
-		o.err = err
-		return nil
-	}
-	o.files = append(o.files, f)
-	return f
-}
-
-// close closes all files; err is what went wrong before, if anything.
-func (o *outputs) close(err error) error {
-	for _, f := range o.files {
-		err = errors.Join(err, f.Close())
-	}
-	return err
 }

@@ -53,7 +53,7 @@ func (l *liveFlags) check(cmd *cobra.Command) error {
 	return nil
 }
 
-func (f *replayFlags) runLive(cmd *cobra.Command, c *config) error {
+func (f *replayFlags) runLive(cmd *cobra.Command, c *config, out *outputs) error {
 	if err := netns.CheckPrivilege(); err != nil {
 		return err
 	}
@@ -70,5 +70,5 @@ func (f *replayFlags) runLive(cmd *cobra.Command, c *config) error {
 	if r == nil {
 		return err
 	}
-	return errors.Join(writeResult(cmd, f.jsonFile, r.WriteTable, r.WriteJSON, r.Holds()), err)
+	return errors.Join(out.result(r.WriteTable, r.WriteJSON, r.Holds()), err)
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"slices"
@@ -14,9 +15,8 @@ import (
 
 func reproduceCommand() *cobra.Command {
 	var (
-		set      []string
-		seed     uint64
-		jsonFile string
+		set  []string
+		seed uint64
 	)
 	cmd := &cobra.Command{
 		Use:   "reproduce [igb|mana|i40e|tsnep|ixgbe|all]",
@@ -38,7 +38,7 @@ from the published ones, and so may the figures.`,
 			}
 			return names, cobra.ShellCompDirectiveNoFileComp
 		},
-		RunE: func(cmd *cobra.Command, args []string) error {
+		RunE: func(cmd *cobra.Command, args []string) (err error) {
 			name := "all"
 			if len(args) == 1 {
 				name = args[0]
@@ -51,6 +51,15 @@ from the published ones, and so may the figures.`,
 			if err != nil {
 				return err
 			}
+			c, err := loadConfig(cmd)
+			if err != nil {
+				return err
+			}
+			out, err := openOutputs(cmd, c.inputs(), "json")
+			if err != nil {
+				return err
+			}
+			defer func() { err = errors.Join(err, out.close()) }()
 			rows, err := reproduce.Run(experiments, overrides, seed)
 			if err != nil {
 				return err
@@ -66,12 +75,12 @@ from the published ones, and so may the figures.`,
 				return report.JSON(w, map[string]any{"schema": 1, "rows": rows, "fitted": fitted})
 			}
 			off := slices.ContainsFunc(rows, func(r reproduce.Row) bool { return !r.OK })
-			return writeResult(cmd, jsonFile, table, json, !off)
+			return out.result(table, json, !off)
 		},
 	}
 	cmd.Flags().StringArrayVar(&set, "set", nil, "set a `knob=value` of the card on top of the experiment's, e.g. ring.tx=640")
 	cmd.Flags().Uint64Var(&seed, "seed", 1, "seed of all randomness")
-	cmd.Flags().StringVar(&jsonFile, "json", "", "write the rows as JSON to `FILE`, - for standard output instead of the table")
+	cmd.Flags().String("json", "", "write the rows as JSON to `FILE`, - for standard output instead of the table")
 	return cmd
 }
 

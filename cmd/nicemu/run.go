@@ -3,7 +3,10 @@ package main
 import (
 	"errors"
 	"fmt"
+	"io"
+	"maps"
 	"os"
+	"slices"
 
 	"github.com/spf13/cobra"
 
@@ -18,14 +21,14 @@ func runCommand() *cobra.Command {
 	var (
 		set      []string
 		duration string
-		jsonFile string
 	)
 	cmd := &cobra.Command{
-		Use:   "run SCENARIO|FILE",
+		Use:   "run SCENARIO|FILE|-",
 		Short: "Run an experiment and print what it measured",
 		Long: `Run an experiment: make its namespaces and emulated cards, let its workloads run
 across them, and print a table of what was measured. Everything that was made is
-removed again, also after Ctrl-C.
+removed again, also after Ctrl-C. The scenario is one that "nicemu scenarios"
+lists, a file, or - for standard input.
 
 --kernel says where: "host" is this machine's kernel in real time and needs root;
 "lab" is the lab kernel in virtual time, built on first use, and needs no rights;
@@ -41,12 +44,12 @@ expectation or a conservation law failed, 130 after Ctrl-C.`,
   nicemu run mine.toml --json result.json`,
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: completeScenarios,
-		RunE: func(cmd *cobra.Command, args []string) error {
+		RunE: func(cmd *cobra.Command, args []string) (err error) {
 			c, err := loadConfig(cmd)
 			if err != nil {
 				return err
 			}
-			file, text, err := scenarios.Find(args[0], c.ScenarioPath)
+			file, text, err := findScenario(cmd, args[0], c.ScenarioPath)
 			if err != nil {
 				return err
 			}
@@ -60,30 +63,45 @@ expectation or a conservation law failed, 130 after Ctrl-C.`,
 			if err := s.Set(set...); err != nil {
 				return err
 			}
+			traces, err := scenarios.OpenTraces(s) // the run opens them again, maybe in the lab
+			if err != nil {
+				return err
+			}
+			warnTraces(cmd, traces.Warnings())
+			inputs := append(c.inputs(), args[0], file)
+			out, err := openOutputs(cmd, slices.AppendSeq(inputs, maps.Keys(traces)), "json")
+			if err != nil {
+				return err
+			}
+			defer func() { err = errors.Join(err, out.close()) }()
 			job := scenarios.LabJob{File: file, Text: string(text), Set: set, Way: way(cmd, c, s)}
 			r, err := runSomewhere(cmd, c, s, job)
 			if err != nil {
 				return err
 			}
-			return writeResult(cmd, jsonFile, r.WriteTable, r.WriteJSON, r.Holds())
+			return out.result(r.WriteTable, r.WriteJSON, r.Holds())
 		},
 	}
 	cmd.Flags().StringArrayVar(&set, "set", nil, "set a `key=value` of the scenario, e.g. nic.ring.tx=4096 or link.rate=100mbit")
 	cmd.Flags().StringVar(&duration, "duration", "", "how long workloads run, e.g. 10s (same as --set duration=…)")
-	cmd.Flags().StringVar(&jsonFile, "json", "", "write the result as JSON to `FILE`, - for standard output instead of the table")
+	cmd.Flags().String("json", "", "write the result as JSON to `FILE`, - for standard output instead of the table")
 	cmd.Flags().String("kernel", "auto", "where to run: auto, host, lab, model")
 	cmd.RegisterFlagCompletionFunc("kernel", cobra.FixedCompletions([]string{"auto", "host", "lab", "model"}, cobra.ShellCompDirectiveNoFileComp))
 	cmd.Flags().String("backpressure", "auto", "how qdiscs learn that the card is full: auto, native, gate, lossy")
 	return cmd
 }
 
+// findScenario is scenarios.Find for a name or a file, or reads standard input.
+func findScenario(cmd *cobra.Command, name string, path []string) (file string, text []byte, err error) {
+	if name != "-" {
+		return scenarios.Find(name, path)
+	}
+	text, err = io.ReadAll(io.LimitReader(cmd.InOrStdin(), format.MaxBytes+1)) // the parser refuses what is longer
+	return "<stdin>", text, err
+}
+
 // runSomewhere runs s, which job also describes, in the kernel that fits.
 func runSomewhere(cmd *cobra.Command, c *config, s *format.Scenario, job scenarios.LabJob) (*scenarios.Result, error) {
-	traces, err := scenarios.OpenTraces(s) // the run opens them again, maybe in the lab
-	if err != nil {
-		return nil, err
-	}
-	warnTraces(cmd, traces.Warnings())
 	want := kernel(cmd, c, s)
 	if want == format.KernelModel {
 		if cmd.Flags().Changed("backpressure") {

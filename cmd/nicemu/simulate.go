@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -13,10 +14,7 @@ import (
 )
 
 func simulateCommand() *cobra.Command {
-	var (
-		o        scenarios.CardOptions
-		jsonFile string
-	)
+	var o scenarios.CardOptions
 	cmd := &cobra.Command{
 		Use:   "simulate --device NAME",
 		Short: "Ask what a card would do: one card, one or more workloads, in virtual time",
@@ -46,18 +44,23 @@ nicemu run FILE --kernel model.`,
 			}
 			return nil
 		},
-		RunE: func(cmd *cobra.Command, _ []string) error {
+		RunE: func(cmd *cobra.Command, _ []string) (err error) {
 			c, err := loadConfig(cmd)
 			if err != nil {
 				return err
 			}
+			out, err := openOutputs(cmd, c.inputs(), "json")
+			if err != nil {
+				return err
+			}
+			defer func() { err = errors.Join(err, out.close()) }()
 			o.Progress = progress(c)
 			r, err := scenarios.SimulateCard(cmd.Context(), o)
 			if err != nil {
 				return err
 			}
 			table := func(w io.Writer) error { return r.WriteCardTable(w, isTerminal(os.Stdout)) }
-			return writeResult(cmd, jsonFile, table, r.WriteJSON, r.Verdict != scenarios.VerdictFailed)
+			return out.result(table, r.WriteJSON, r.Verdict != scenarios.VerdictFailed)
 		},
 	}
 	fl := cmd.Flags()
@@ -72,6 +75,6 @@ nicemu run FILE --kernel model.`,
 	fl.TextVar(&o.Duration, "duration", o.Duration, "virtual `time` of a run; its first tenth, at most 1s, is not measured")
 	fl.StringArrayVar(&o.Sweep, "sweep", nil, "run once for each value: `key=value,value,...`")
 	fl.Uint64Var(&o.Seed, "seed", 1, "seed of all randomness")
-	fl.StringVar(&jsonFile, "json", "", "write the result as JSON to `FILE`, - for standard output instead of the table")
+	fl.String("json", "", "write the result as JSON to `FILE`, - for standard output instead of the table")
 	return cmd
 }

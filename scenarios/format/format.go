@@ -34,7 +34,7 @@ func Load(path string, opts Options) (*Scenario, error) {
 		return nil, err
 	}
 	defer f.Close()
-	data, err := io.ReadAll(io.LimitReader(f, maxBytes+1))
+	data, err := io.ReadAll(io.LimitReader(f, MaxBytes+1))
 	if err != nil {
 		return nil, err
 	}
@@ -45,8 +45,8 @@ func Load(path string, opts Options) (*Scenario, error) {
 // The error is of type Errors and holds all that is wrong, at most ten.
 func Parse(name string, data []byte, opts Options) (*Scenario, error) {
 	src := &source{name: name, data: data, offsets: map[string]int{}}
-	if len(data) > maxBytes {
-		return nil, Errors{src.errorAt(0, &fault{"the file is too large for a scenario", fmt.Sprintf("at most %d bytes", maxBytes), ""})}
+	if len(data) > MaxBytes {
+		return nil, Errors{src.errorAt(0, &fault{"the file is too large for a scenario", fmt.Sprintf("at most %d bytes", MaxBytes), ""})}
 	}
 	var doc map[string]any
 	if err := toml.Unmarshal(data, &doc); err != nil {

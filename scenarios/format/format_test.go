@@ -407,7 +407,7 @@ func TestLoadTellsWhatIsWrongWithTheFileItself(t *testing.T) {
 		t.Errorf("%v", err)
 	}
 	path := filepath.Join(t.TempDir(), "large.toml")
-	if err := os.WriteFile(path, []byte(strings.Repeat("#\n", maxBytes)), 0o644); err != nil {
+	if err := os.WriteFile(path, []byte(strings.Repeat("#\n", MaxBytes)), 0o644); err != nil {
 		t.Fatal(err)
 	}
 	_, err := Load(path, Options{})

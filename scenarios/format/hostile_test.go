@@ -11,10 +11,10 @@ import (
 // as much as they can.
 func TestHostileFilesAreRefusedCheaply(t *testing.T) {
 	const most = 64 << 20 // bytes allocated in total, not at once
-	fill := func(unit string) string { return strings.Repeat(unit, maxBytes/len(unit)) }
+	fill := func(unit string) string { return strings.Repeat(unit, MaxBytes/len(unit)) }
 	numbered := func(line string) string {
 		var b strings.Builder
-		for i := 0; b.Len() < maxBytes-100; i++ {
+		for i := 0; b.Len() < MaxBytes-100; i++ {
 			fmt.Fprintf(&b, line, i)
 		}
 		return b.String()
@@ -24,11 +24,11 @@ func TestHostileFilesAreRefusedCheaply(t *testing.T) {
 		"many namespaces": numbered("[[netns]]\nname = \"n%d\"\n"),
 		"many keys":       numbered("k%d = 1\n"),
 		"many knobs":      "[[nic]]\n[nic.set]\n" + numbered("k%d = 1\n"),
-		"long list":       "netns = [" + fill("1,")[:maxBytes-20] + "]",
-		"deep list":       "netns = " + strings.Repeat("[", maxBytes/2-10) + strings.Repeat("]", maxBytes/2-10),
-		"deep key":        fill("a.")[:maxBytes-10] + "a = 1",
-		"deep header":     "[" + fill("a.")[:maxBytes-10] + "a]",
-		"long text":       "name = \"" + fill("x")[:maxBytes-20] + "\"",
+		"long list":       "netns = [" + fill("1,")[:MaxBytes-20] + "]",
+		"deep list":       "netns = " + strings.Repeat("[", MaxBytes/2-10) + strings.Repeat("]", MaxBytes/2-10),
+		"deep key":        fill("a.")[:MaxBytes-10] + "a = 1",
+		"deep header":     "[" + fill("a.")[:MaxBytes-10] + "a]",
+		"long text":       "name = \"" + fill("x")[:MaxBytes-20] + "\"",
 		"large sweep":     "[sweep]\n" + numbered("\"nic.k%d\" = [1, 2]\n"),
 		"long sweep":      small + "[sweep]\nseed = [" + fill("1,")[:50000] + "]",
 		"long tc":         strings.Replace(small, `device = "generic"`, `device = "generic", tc = [`+fill(`"qdisc x {dev}",`)[:50000]+"]", 1),

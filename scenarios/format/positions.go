@@ -24,7 +24,7 @@ type origin struct {
 
 // Limits on what a file may hold; far above any sensible scenario.
 const (
-	maxBytes = 64 << 10
+	MaxBytes = 64 << 10
 	maxDepth = 16
 )
 
