@@ -8,6 +8,7 @@ import (
 	"nicemu/emulator"
 	"nicemu/emulator/gate"
 	"nicemu/emulator/netns"
+	"nicemu/lab"
 	"nicemu/replay/report"
 	"nicemu/scenarios/format"
 
@@ -17,9 +18,13 @@ import (
 // ChooseKernel says where s is to run. Auto is this host if the user may make
 // namespaces and TAPs in it and its kernel has every qdisc that the scenario
 // names and the back-pressure needs; else the lab. Release is that of the host.
+// A qdisc that the lab would have to have, and has not, is a format.Errors.
 func ChooseKernel(s *format.Scenario, want format.Kernel, way emulator.Way) (report.Kernel, error) {
 	k := report.Kernel{Mode: string(want), Release: release(), Reason: "asked for"}
-	if want != format.KernelAuto {
+	switch want {
+	case format.KernelLab:
+		return k, checkLab(s, "")
+	case format.KernelHost, format.KernelModel:
 		return k, nil
 	}
 	lack, err := hostLacks(s, way)
@@ -30,8 +35,24 @@ func ChooseKernel(s *format.Scenario, want format.Kernel, way emulator.Way) (rep
 		k.Mode, k.Reason = string(format.KernelHost), "it has what the scenario needs"
 	} else {
 		k.Mode, k.Reason = string(format.KernelLab), "this host "+lack
+		err = checkLab(s, ", and this host "+lack)
 	}
-	return k, nil
+	return k, err
+}
+
+// checkLab finds qdiscs that the lab kernel has not, either.
+func checkLab(s *format.Scenario, either string) error {
+	for _, p := range s.Cases() {
+		for i := range p.Scenario.NICs {
+			for j, args := range p.Scenario.NICs[i].TCCommands() {
+				if kind := qdiscKind(args); kind != "" && !lab.HasQdisc(kind) {
+					return p.Scenario.Fault(fmt.Sprintf("nic[%d].tc[%d]", i, j),
+						fmt.Sprintf("unknown qdisc %q: the lab kernel has none of that kind%s", kind, either), "one of "+strings.Join(lab.Qdiscs(), ", "))
+				}
+			}
+		}
+	}
+	return nil
 }
 
 // HostKernel is the kernel of this machine.

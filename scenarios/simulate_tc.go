@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"strings"
 
+	"nicemu/lab"
 	"nicemu/replay/qdisc"
 	"nicemu/scenarios/format"
 )
@@ -20,7 +21,7 @@ func (m *model) qdiscs(i int) ([]func() qdisc.Qdisc, error) {
 	for j, args := range spec.TCCommands() {
 		if err := t.command(spec, args); err != nil {
 			var none *qdisc.NoModelError
-			if errors.As(err, &none) {
+			if kind := qdiscKind(args); errors.As(err, &none) && (kind == "" || lab.HasQdisc(kind)) {
 				err = fmt.Errorf("%w, or a kernel that has it: --kernel host or lab", err)
 			}
 			return nil, m.s.Fault(fmt.Sprintf("nic[%d].tc[%d]", i, j), fmt.Sprintf("tc %s: %v", strings.Join(args, " "), err), "")

@@ -15,6 +15,7 @@ import (
 	"nicemu/emulator"
 	"nicemu/emulator/netns"
 	"nicemu/emulator/tap"
+	"nicemu/lab"
 	"nicemu/scenarios/format"
 )
 
@@ -103,7 +104,7 @@ func (t *topology) addCard(ctx context.Context, s *format.Scenario, traces Trace
 	k := &card{Card: c, spec: spec, ns: ns}
 	t.cards = append(t.cards, k)
 	for _, line := range spec.TCCommands() {
-		if err := TC(ctx, ns, line); err != nil {
+		if err := TC(ctx, ns, line, "--kernel lab"); err != nil {
 			return err
 		}
 	}
@@ -136,18 +137,26 @@ func configure(d *nic.Device, spec *format.NIC) error {
 }
 
 // TC runs one tc command in a namespace as a person would type it, without the
-// "tc". A refusal is a *KernelError.
-func TC(ctx context.Context, ns *netns.NS, args []string) error {
+// "tc". A refusal is a *KernelError; its remedy for a qdisc that only the lab
+// kernel has says useLab.
+func TC(ctx context.Context, ns *netns.NS, args []string, useLab string) error {
 	out, err := ns.Command(ctx, append([]string{"tc"}, args...)...).CombinedOutput()
 	if err == nil {
 		return nil
 	}
 	line := "tc " + strings.Join(args, " ")
 	said := strings.TrimSpace(string(out))
-	if strings.Contains(said, "qdisc kind is unknown") {
+	kind := qdiscKind(args)
+	switch noKernel, noTC := strings.Contains(said, "qdisc kind is unknown"), strings.Contains(said, "Unknown qdisc"); {
+	case (noKernel || noTC) && !lab.HasQdisc(kind):
+		return &KernelError{
+			What:   fmt.Sprintf("`%s`: unknown qdisc %q: neither this kernel nor the lab kernel has one of that kind", line, kind),
+			Remedy: "expected one of " + strings.Join(lab.Qdiscs(), ", "),
+		}
+	case noKernel:
 		return &KernelError{
 			What:   fmt.Sprintf("`%s`: this kernel lacks that qdisc (%s)", line, firstLine(said)),
-			Remedy: "`nicemu doctor` lists what is there; load its module (modprobe sch_<kind>), or use the lab kernel, which has it (--kernel lab)",
+			Remedy: fmt.Sprintf("`nicemu doctor` lists what is there; load its module (modprobe sch_%s), or use the lab kernel, which has it (%s)", kind, useLab),
 		}
 	}
 	return &KernelError{What: fmt.Sprintf("`%s`: %s", line, said), Err: err}

@@ -27,6 +27,10 @@ type bench struct {
 	err  error         // why it ended; read after done
 }
 
+// useLab replays in the lab kernel, which sees all files and may change those
+// below this directory.
+const useLab = "nicemu lab exec --writable . -- nicemu replay --live …"
+
 // newBench makes everything and starts the live loop. On an error nothing is
 // left.
 func newBench(ctx context.Context, o *Options) (b *bench, err error) {
@@ -56,7 +60,7 @@ func newBench(ctx context.Context, o *Options) (b *bench, err error) {
 		}
 	}
 	for _, args := range o.commands(b.card.TAP().Name()) {
-		if err = scenarios.TC(ctx, b.ns, args); err != nil {
+		if err = scenarios.TC(ctx, b.ns, args, useLab); err != nil {
 			return b, err
 		}
 	}
