@@ -45,7 +45,7 @@ func (x *Replay) captures(w *tabwriter.Writer) {
 		f := &x.Captures[i]
 		fmt.Fprintf(w, "%s\t%s\t%d\t%d\t%s\t%s\n", f.File, f.Format, f.Packets, f.Bytes, f.linkTypes(), orDash(f.oddities()))
 	}
-	made := []string{fmt.Sprintf("%d packets, %d frames", x.Packets, x.Frames)}
+	made := []string{report.Count(x.Packets, "packet") + ", " + report.Count(x.Frames, "frame")}
 	for _, c := range []struct {
 		what string
 		n    uint64
@@ -136,14 +136,15 @@ func (n *NIC) delays(w *tabwriter.Writer) {
 func (r *Result) close(w io.Writer) error {
 	c := r.Cases[0]
 	if l := c.Replay.Launch; l != nil {
-		fmt.Fprintf(w, "launch times on queues %v: %d frames, late by p50 %s, p99 %s, max %s; %d early by at most %s\n", l.Queues, l.LateNs.Count,
+		fmt.Fprintf(w, "launch times on queues %v: %s, late by p50 %s, p99 %s, max %s; %d early by at most %s\n", l.Queues, report.Count(l.LateNs.Count, "frame"),
 			formatNs(l.LateNs.P50), formatNs(l.LateNs.P99), formatNs(l.LateNs.Max), l.Early, formatNs(l.EarlyMaxNs))
 	}
 	load := c.Workloads["replay"]
-	fmt.Fprintf(w, "sent %s, %.4g packets/s, %d interrupts in %.9g s of virtual time\n", report.Rate(load.GoodputBPS), load.PPS, r.card().Interrupts, c.VirtualS)
+	fmt.Fprintf(w, "sent %s, %s packets/s, %s in %.9g s of virtual time\n",
+		report.Rate(load.GoodputBPS), report.PerSecond(load.PPS), report.Count(r.card().Interrupts, "interrupt"), c.VirtualS)
 	speed := float64(c.Replay.Frames) / max(r.Wall, 1e-9)
 	fmt.Fprintf(w, "took %.3g s, %s\n", r.Wall, report.Figure(speed, report.Unit{Worth: 1e6, Name: " million frames/s"}, report.Unit{Worth: 1, Name: " frames/s"}))
-	return report.Verdict(w, &r.Laws, "card audited", r.Verdict, r.Reasons)
+	return report.Verdict(w, &r.Laws, "card", r.Verdict, r.Reasons)
 }
 
 func orDash(s string) string {

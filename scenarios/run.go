@@ -37,6 +37,9 @@ const LossyReason = "back-pressure is off (lossy): frames are lost below the qdi
 // Run carries out every case of s in the kernel that we are in. A result
 // comes with an error only if the error is the context's.
 func Run(ctx context.Context, s *format.Scenario, o Options) (*Result, error) {
+	if err := s.CheckPrograms(); err != nil {
+		return nil, err
+	}
 	way, err := emulator.ChooseWay(o.Way)
 	if err != nil {
 		return nil, err

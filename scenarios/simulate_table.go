@@ -31,7 +31,7 @@ func (r *Result) WriteCardTable(w io.Writer, fancy bool) error {
 		first.writeCardCounters(w)
 	}
 	fmt.Fprintln(w)
-	return report.Verdict(w, &r.Laws, "audits", r.Verdict, r.Reasons)
+	return report.Verdict(w, &r.Laws, "card", r.Verdict, r.Reasons)
 }
 
 // headline is what all cases have in common.

@@ -31,7 +31,7 @@ func (r *Result) WriteTable(w io.Writer) error {
 		return err
 	}
 	fmt.Fprintln(w)
-	return report.Verdict(w, &r.Laws, "cards audited", r.Verdict, r.Reasons)
+	return report.Verdict(w, &r.Laws, "card", r.Verdict, r.Reasons)
 }
 
 // row is one line of the table: what it is about, the metric, and its value in

@@ -98,6 +98,15 @@ real card.
   nicemu doctor              what this machine can do, and what to do about the rest`,
 		SilenceUsage:  true,
 		SilenceErrors: true,
+		// A file that was asked for and is bad is a mistake also where no
+		// default is wanted.
+		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error {
+			if !cmd.Flags().Changed("config") {
+				return nil
+			}
+			_, err := loadConfig(cmd)
+			return err
+		},
 	}
 	cmd.PersistentFlags().String("config", "", "configuration file (default: config.toml in ., ~/.config/nicemu or /etc/nicemu)")
 	cmd.AddCommand(

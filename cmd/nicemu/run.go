@@ -109,6 +109,9 @@ func runSomewhere(cmd *cobra.Command, c *config, s *format.Scenario, job scenari
 		}
 		return scenarios.Simulate(cmd.Context(), s, scenarios.Options{Progress: progress(c)})
 	}
+	if err := s.CheckPrograms(); err != nil { // before a lab boots
+		return nil, err
+	}
 	k, err := scenarios.ChooseKernel(s, want, job.Way)
 	if err != nil {
 		return nil, err

@@ -13,12 +13,12 @@ const (
 	Second               = 1000 * Millisecond
 )
 
-// durations follows tc(8), TIMES.
+// durations follows tc(8), TIMES, and has minutes and hours besides.
 var durations = quantity{
 	name:    "duration",
 	example: "64us",
 	finest:  "1ns",
-	units:   []unit{{"ns", 1}, {"us", 1e3}, {"ms", 1e6}, {"s", 1e9}},
+	units:   []unit{{"ns", 1}, {"us", 1e3}, {"ms", 1e6}, {"s", 1e9}, {"m", 60e9}, {"h", 3600e9}},
 	write:   func(v int64) string { return Duration(v).String() },
 }
 

@@ -2,7 +2,7 @@
 // unit in the words of tc(8), never a bare number.
 //
 //	Rate      1gbit  2.5gbit  100mbit  64kibit  8bit  125mbps (bytes per second)
-//	Duration  5s  1ms  64us  100ns
+//	Duration  1h  2m  5s  1ms  64us  100ns (minutes and hours: not in tc)
 //	Size      1514b  24kb  1mb (binary multiples, as in tc: 1kb = 1024 bytes)
 //	Percent   0.1%
 //

@@ -29,6 +29,14 @@ func Figure(v float64, largestFirst ...Unit) string {
 	return fmt.Sprintf("%.*f%s", min(max(0, decimals), 2), v, u.Name)
 }
 
+// Count is n things, the plural made with an s.
+func Count[N int | int64 | uint64](n N, thing string) string {
+	if n != 1 {
+		thing += "s"
+	}
+	return fmt.Sprintf("%d %s", n, thing)
+}
+
 // Rate is bits a second, in the units of iperf3.
 func Rate(bps float64) string {
 	return Figure(bps, Unit{1e9, " Gbit/s"}, Unit{1e6, " Mbit/s"}, Unit{1e3, " kbit/s"}, Unit{1, " bit/s"})

@@ -22,9 +22,9 @@ func Tables(w io.Writer, tables ...func(*tabwriter.Writer)) error {
 	return nil
 }
 
-// Verdict writes what audits, which are of the given kind, and the run came to.
-func Verdict(w io.Writer, l *Laws, kind, verdict string, reasons []string) error {
-	_, err := fmt.Fprintf(w, "laws: %d %s, %d violations\nverdict: %s\n", l.Checked, kind, len(l.Violations), verdict)
+// Verdict writes what audits, each of one such thing, and the run came to.
+func Verdict(w io.Writer, l *Laws, thing, verdict string, reasons []string) error {
+	_, err := fmt.Fprintf(w, "laws: %s audited, %s\nverdict: %s\n", Count(l.Checked, thing), Count(len(l.Violations), "violation"), verdict)
 	for _, reason := range reasons {
 		_, err = fmt.Fprintf(w, "  %s\n", reason)
 	}

@@ -78,6 +78,9 @@ func (c *checker) workloadMetric(at, rest string) bool {
 		if w.Name != name {
 			continue
 		}
+		if w.Kind == "" {
+			return false // noted where the kind should be
+		}
 		member, within, _ := strings.Cut(field, ".")
 		metrics := kindMetrics[w.Kind]
 		if !slices.Contains(metrics, member) {

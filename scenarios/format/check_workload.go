@@ -154,13 +154,6 @@ func (c *checker) iperf3(path string, w *Workload) {
 	c.within(path, "flows", w.Flows, 1, maxFlows)
 	c.within(path, "port", w.Port, 1, 65535)
 	c.within(path, "cport", w.Cport, 1, 65535-max(0, w.Flows-1))
-	if d := c.lasting(w); d > 0 && d%units.Second != 0 {
-		at := join(path, "duration")
-		if !c.given(at) {
-			at = "duration"
-		}
-		c.fail(at, fmt.Sprintf("workload %s would last %v", w.Name, d), "whole seconds: iperf3 knows no others")
-	}
 	most := maxTransfer
 	if w.Proto == UDP {
 		most = 65507
@@ -169,6 +162,25 @@ func (c *checker) iperf3(path string, w *Workload) {
 		}
 	}
 	c.size(path, "length", w.Length, 16, most)
+}
+
+// CheckPrograms finds what the programs of the workloads cannot do and models
+// can. The error is of type Errors.
+func (s *Scenario) CheckPrograms() error {
+	for _, p := range s.Cases() {
+		s := p.Scenario
+		for i := range s.Workloads {
+			w := &s.Workloads[i]
+			if d := s.lasting(w); w.Kind == KindIperf3 && d%units.Second != 0 {
+				at := join(element("workload", i), "duration")
+				if !s.given(at) {
+					at = "duration"
+				}
+				return s.Fault(at, fmt.Sprintf("workload %s would last %v", w.Name, d), "whole seconds, as iperf3 counts, or --kernel model")
+			}
+		}
+	}
+	return nil
 }
 
 func (c *checker) rr(i int, path string, w *Workload) {

@@ -102,8 +102,10 @@ func (s *source) syntaxError(err error) error {
 func (s *Scenario) where(path string) (from origin, ok bool) {
 	for p := path; p != ""; p = parent(p) {
 		if o, found := s.origins[p]; found {
-			return o, p == path
+			return o, p == path // also of an element: an assigned array replaces the file's
 		}
+	}
+	for p := path; p != ""; p = parent(p) {
 		if at, found := s.source.offsets[p]; found {
 			return origin{offset: at}, p == path
 		}

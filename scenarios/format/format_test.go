@@ -292,9 +292,15 @@ func TestAFailedSetChangesNothing(t *testing.T) {
 		{"nic.bql", "--set nic.bql: no value; expected KEY=VALUE"},
 		{"nic.bqll=true", `--set nic.bqll: device ixgbe: unknown knob "bqll"; expected one of bql, coalesce.usecs, ring.tx`},
 		{"nic.set.bql=true", `--set nic.set.bql: knobs are set without the word set; expected nic.KEY; did you mean "nic.bql"?`},
+		{"nic.a/eth9.bql=true", `--set nic.a/eth9.bql: there is no NIC "a/eth9"; expected one of a/eth0, b/eth1; did you mean "a/eth0"?`},
+		{"nic.eth9.ring.tx=64", `--set nic.eth9.ring.tx: there is no NIC "eth9"; expected one of a/eth0, b/eth1`},
+		{"nic.eth9.mtu=1400", `--set nic.eth9.mtu: there is no NIC "eth9"; expected one of a/eth0, b/eth1`},
+		{"nic.ring.rx=64", `--set nic.ring.rx: device ixgbe: unknown knob "ring.rx"; expected one of bql, coalesce.usecs, ring.tx`},
 		{"nic.=1", "--set nic.: no key after nic; expected " + settable},
 		{"nic.bql=maybe", "--set nic.bql: device ixgbe: bql is maybe; expected true or false"},
 		{"link.rate=100", `--set link.rate: rate: "100": no unit; expected a number and a unit, e.g. 1gbit`},
+		{"link.a/eth9.rate=1gbit", `--set link.a/eth9.rate: no link ends at "a/eth9"; expected one of a/eth0, b/eth1; did you mean "a/eth0"?`},
+		{"workload.bulc.rate=1gbit", `--set workload.bulc.rate: there is no workload "bulc"; expected one of bulk, talk, probe, ping, show; did you mean "bulk"?`},
 		{"link.trace=up", "--set link.trace: trace and rate are both given; expected one of them"},
 		{"duration=5", `--set duration: duration: "5": no unit; expected a number and a unit, e.g. 64us`},
 		{"duraton=5s", `--set duraton: unknown key "duraton"; expected ` + settable + `; did you mean "duration"?`},
@@ -313,6 +319,41 @@ func TestAFailedSetChangesNothing(t *testing.T) {
 		}
 		if diff := cmp.Diff(load(t), s, unexported, cmp.Comparer(samePrefix)); diff != "" {
 			t.Errorf("%s changed the scenario:\n%s", c.set, diff)
+		}
+	}
+}
+
+func TestFaultsOfAnAssignedArrayLieInTheAssignment(t *testing.T) {
+	s := read(t, strings.Replace(small, `device = "generic",`, `device = "generic", tc = ["qdisc"],`, 1))
+	if got := s.Fault("nic[0].tc[0]", "p", "").Error(); strings.HasPrefix(got, "--set") {
+		t.Errorf("before: %s", got)
+	}
+	if err := s.Set(`nic.tc=["qdisc replace dev {dev} root fq"]`); err != nil {
+		t.Fatal(err)
+	}
+	if got, want := s.Fault("nic[0].tc[0]", "p", "").Error(), "--set nic.tc: p"; got != want {
+		t.Errorf("got %s, want %s", got, want)
+	}
+}
+
+func TestOnlyProgramsNeedWholeSeconds(t *testing.T) {
+	for _, c := range []struct{ set, want string }{
+		{"duration=2s", ""},
+		{"duration=200ms", "--set duration: workload bulk would last 200ms; expected whole seconds, as iperf3 counts, or --kernel model"},
+		{"workload.bulk.duration=1500ms", "--set workload.bulk.duration: workload bulk would last 1500ms; expected whole seconds, as iperf3 counts, or --kernel model"},
+		{"workload.probe.duration=1500ms", ""},
+	} {
+		s := load(t)
+		if err := s.Set("workload.start=0s", "workload.probe.warmup=1ms", c.set); err != nil {
+			t.Errorf("%s: models can do that: %v", c.set, err)
+			continue
+		}
+		got := ""
+		if err := s.CheckPrograms(); err != nil {
+			got = err.Error()
+		}
+		if got != c.want {
+			t.Errorf("%s\n got %s\nwant %s", c.set, got, c.want)
 		}
 	}
 }

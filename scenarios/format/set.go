@@ -148,6 +148,14 @@ func (t *target) nics(rest string) {
 		return
 	}
 	if len(named) == 0 {
+		if name, ok := t.noSuchNIC(rest); ok {
+			var ids []string
+			for i := range s.NICs {
+				ids = append(ids, s.NICs[i].ID())
+			}
+			t.fail(&fault{"there is no NIC " + quoted(name), "one of " + strings.Join(ids, ", "), nearest(name, ids)})
+			return
+		}
 		for i := range s.NICs {
 			named = append(named, i)
 		}
@@ -155,6 +163,25 @@ func (t *target) nics(rest string) {
 	for _, i := range named {
 		t.nic(i, key)
 	}
+}
+
+// noSuchNIC says whether rest is the name of a NIC, none of the scenario's, and
+// a key: no knob has a slash, and of "eth9.ring.tx" only the end is one.
+func (t *target) noSuchNIC(rest string) (name string, ok bool) {
+	name, key, two := strings.Cut(rest, ".")
+	if !two || name == "set" {
+		return name, false
+	}
+	if strings.Contains(name, "/") {
+		return name, true
+	}
+	known := func(key string) bool {
+		_, field := fieldsOf(reflect.TypeFor[NIC]())[key]
+		return field || t.scenario.opts.CheckKnob != nil && slices.ContainsFunc(t.scenario.NICs, func(n NIC) bool {
+			return t.scenario.opts.CheckKnob(n.Device, key, t.value) == nil
+		})
+	}
+	return name, !known(rest) && known(key)
 }
 
 // nic sets a key of one card, or a knob of its device.
@@ -195,11 +222,20 @@ func (t *target) links(rest string) {
 			}
 		}
 	}
-	for i := range s.Links {
-		t.field(element("link", i), reflect.ValueOf(&s.Links[i]).Elem(), rest)
-	}
 	if len(s.Links) == 0 {
 		t.fail(&fault{"the scenario has no link", "a [[link]]", ""})
+		return
+	}
+	if end, _, two := strings.Cut(rest, "."); two {
+		var ends []string
+		for i := range s.Links {
+			ends = append(ends, s.Links[i].Ends...)
+		}
+		t.fail(&fault{"no link ends at " + quoted(end), "one of " + strings.Join(ends, ", "), nearest(end, ends)})
+		return
+	}
+	for i := range s.Links {
+		t.field(element("link", i), reflect.ValueOf(&s.Links[i]).Elem(), rest)
 	}
 }
 
@@ -210,6 +246,14 @@ func (t *target) workloads(rest string) {
 			t.field(element("workload", i), reflect.ValueOf(&s.Workloads[i]).Elem(), key)
 			return
 		}
+	}
+	if name, _, two := strings.Cut(rest, "."); two {
+		var names []string
+		for i := range s.Workloads {
+			names = append(names, s.Workloads[i].Name)
+		}
+		t.fail(&fault{"there is no workload " + quoted(name), "one of " + strings.Join(names, ", "), nearest(name, names)})
+		return
 	}
 	touched := false
 	for i := range s.Workloads {

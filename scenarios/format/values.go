@@ -158,14 +158,15 @@ func (v *Value) setTOML(raw any) *fault {
 	return nil
 }
 
-// parse tries each quantity: no two share a unit.
+// parse tries each quantity. Sizes and durations share a unit: as in tc, m is
+// that of sizes.
 func (v *Value) parse(s string) *fault {
-	if d, err := units.ParseDuration(s); err == nil {
-		*v = Value{float64(d), NS, s}
-	} else if r, err := units.ParseRate(s); err == nil {
+	if r, err := units.ParseRate(s); err == nil {
 		*v = Value{float64(r), BPS, s}
 	} else if b, err := units.ParseSize(s); err == nil {
 		*v = Value{float64(b), Bytes, s}
+	} else if d, err := units.ParseDuration(s); err == nil {
+		*v = Value{float64(d), NS, s}
 	} else {
 		return &fault{quoted(s) + " is not a duration, rate or size", "a number and a unit, e.g. 2ms, 940mbit, 24kb", ""}
 	}
