@@ -69,6 +69,9 @@ func openInputs(o *InputOptions, numbered bool) (*inputs, error) {
 		return nil, fmt.Errorf("loop %d: expected 1 or more", o.Loop)
 	}
 	m := &inputs{o: o, window: window{o.From, o.To}}
+	if err := m.window.check(); err != nil {
+		return nil, err
+	}
 	stdin := 0
 	for i, name := range o.Files {
 		if name == "-" {

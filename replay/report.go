@@ -10,8 +10,8 @@ import (
 	"nicemu/replay/stack"
 )
 
-// result reads everything off the run that has ended.
-func (r *run) result(wall time.Duration) *Result {
+// result reads everything off the run that has ended; nothing is not nil if nothing was replayed.
+func (r *run) result(wall time.Duration, nothing error) *Result {
 	streamed := r.feed.stream.Stats().Frames - uint64(r.feed.held.Len())
 	if r.feed.next != nil {
 		streamed--
@@ -49,12 +49,16 @@ func (r *run) result(wall time.Duration) *Result {
 		Cases: []*Case{c},
 		Wall:  wall.Seconds(),
 	}
-	r.judge(res, card)
+	r.judge(res, card, nothing)
 	return res
 }
 
 // judge gives the verdict and its reasons.
-func (r *run) judge(res *Result, card *NIC) {
+func (r *run) judge(res *Result, card *NIC, nothing error) {
+	if nothing != nil {
+		res.Verdict = VerdictDegraded
+		res.Reasons = append(res.Reasons, nothing.Error())
+	}
 	if r.feed.err != nil {
 		res.Verdict = VerdictDegraded
 		res.Reasons = append(res.Reasons, fmt.Sprintf("%v; what came before it was replayed", r.feed.err))

@@ -1,6 +1,7 @@
 package replay
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -67,7 +68,8 @@ type run struct {
 	stuck bool // given up: nothing leaves any more
 }
 
-// Run replays to the end. If a capture goes wrong on the way, what came before is replayed and the error is returned beside the result.
+// Run replays to the end. If a capture goes wrong on the way, what came before is replayed and the error is returned beside the result; so is a
+// [NothingError].
 func Run(ctx context.Context, o Options) (*Result, error) {
 	start := time.Now()
 	r := &run{o: &o, eng: engine.New(o.Seed)}
@@ -82,7 +84,8 @@ func Run(ctx context.Context, o Options) (*Result, error) {
 	if err := r.finish(); err != nil {
 		return nil, err
 	}
-	return r.result(time.Since(start)), r.feed.err
+	nothing := r.nothing()
+	return r.result(time.Since(start), nothing), cmp.Or(r.feed.err, nothing)
 }
 
 func (r *run) build() (*Stream, error) {

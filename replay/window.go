@@ -56,6 +56,18 @@ func (w window) holds(t, first int64) bool {
 	return !w.from.after(t, first) && (w.to.kind == open || w.to.after(t, first))
 }
 
+// check refuses a window that holds nothing in any capture.
+func (w window) check() error {
+	from := w.from
+	if from.kind == open {
+		from = Bound{kind: sinceFirst}
+	}
+	if w.to.kind == from.kind && w.to.ns <= from.ns {
+		return fmt.Errorf("the window from %v to %v is empty; expected an end after its start", from, w.to)
+	}
+	return nil
+}
+
 // after reports whether the bound lies after t; false for no bound.
 func (b Bound) after(t, first int64) bool {
 	switch b.kind {

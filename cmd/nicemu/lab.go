@@ -26,8 +26,6 @@ time, timers are exact, and a busy host changes nothing.
 		Example: `  nicemu lab build
   nicemu lab exec -- tc qdisc add dev lo root fq_codel
   nicemu lab shell`,
-		Args: cobra.NoArgs, // else cobra takes an unknown command for a request for help
-		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	cmd.AddCommand(labBuildCommand(), labShellCommand(), labExecCommand(), labJobCommand())
 	return cmd

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"strings"
 
 	"github.com/spf13/cobra"
 	"golang.org/x/sys/unix"
@@ -121,5 +122,23 @@ real card.
 		cleanCommand(),
 		versionCommand(),
 	)
+	cmd.InitDefaultHelpCmd()
+	cmd.InitDefaultCompletionCmd()
+	for _, c := range cmd.Commands() {
+		if c.Name() == "help" {
+			c.Args = helpTopic
+		} else if !c.Runnable() { // cobra takes an unknown command of a group for a request for help
+			c.Args = cobra.NoArgs
+			c.RunE = func(cmd *cobra.Command, _ []string) error { return cmd.Help() }
+		}
+	}
 	return cmd
+}
+
+// helpTopic refuses what is no command.
+func helpTopic(cmd *cobra.Command, args []string) error {
+	if c, rest, err := cmd.Root().Find(args); err != nil || c != cmd.Root() && c.HasSubCommands() && len(rest) > 0 {
+		return fmt.Errorf("no help on %q: no such command", strings.Join(args, " "))
+	}
+	return nil
 }

@@ -324,7 +324,7 @@ func TestAFailedSetChangesNothing(t *testing.T) {
 }
 
 func TestFaultsOfAnAssignedArrayLieInTheAssignment(t *testing.T) {
-	s := read(t, strings.Replace(small, `device = "generic",`, `device = "generic", tc = ["qdisc"],`, 1))
+	s := read(t, strings.Replace(small, `device = "generic",`, `device = "generic", tc = ["qdisc show"],`, 1))
 	if got := s.Fault("nic[0].tc[0]", "p", "").Error(); strings.HasPrefix(got, "--set") {
 		t.Errorf("before: %s", got)
 	}

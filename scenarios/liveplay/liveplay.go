@@ -110,7 +110,7 @@ type sums struct {
 
 // Run replays to the end, or until ctx ends. Nothing that it made is left. If a
 // capture goes wrong on the way, what came before is replayed and the error is
-// returned beside the result.
+// returned beside the result; so is a *replay.NothingError.
 func Run(ctx context.Context, o Options) (r *scenarios.Result, err error) {
 	start := time.Now()
 	if err := o.check(); err != nil {
@@ -147,7 +147,7 @@ func Run(ctx context.Context, o Options) (r *scenarios.Result, err error) {
 		return nil, err
 	}
 	r.WallS = time.Since(start).Seconds()
-	return r, p.reader.err
+	return r, cmp.Or(p.reader.err, p.nothing())
 }
 
 // vnet says whether frames go to the kernel with a header in front.

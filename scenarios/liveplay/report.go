@@ -143,6 +143,15 @@ func sum(counts map[string]uint64) (n uint64) {
 	return n
 }
 
+// nothing is a *replay.NothingError if no frame was sent and the captures are
+// whole.
+func (p *play) nothing() error {
+	if did := p.sender.sums(); p.reader.err != nil || did.accepted.Frames+did.refused.Frames > 0 {
+		return nil
+	}
+	return &replay.NothingError{Captures: p.reader.stream.Files(), Refused: p.reader.refused}
+}
+
 // judge gives the verdict and its reasons.
 func (p *play) judge(r *scenarios.Result, c *scenarios.Case) {
 	degrade := func(format string, args ...any) {
@@ -154,6 +163,9 @@ func (p *play) judge(r *scenarios.Result, c *scenarios.Case) {
 	}
 	if err := p.reader.err; err != nil {
 		degrade("%v; what came before it was replayed", err)
+	}
+	if err := p.nothing(); err != nil {
+		degrade("%v", err)
 	}
 	if late := time.Duration(c.LatenessNs.P99); late > scenarios.LateLimit {
 		degrade("the host sent 1 %% of the frames more than %v late (limit %v)", late.Round(time.Microsecond), scenarios.LateLimit)
