@@ -143,7 +143,7 @@ func (r *Result) close(w io.Writer) error {
 	fmt.Fprintf(w, "sent %s, %s packets/s, %s in %.9g s of virtual time\n",
 		report.Rate(load.GoodputBPS), report.PerSecond(load.PPS), report.Count(r.card().Interrupts, "interrupt"), c.VirtualS)
 	speed := float64(c.Replay.Frames) / max(r.Wall, 1e-9)
-	fmt.Fprintf(w, "took %.3g s, %s\n", r.Wall, report.Figure(speed, report.Unit{Worth: 1e6, Name: " million frames/s"}, report.Unit{Worth: 1, Name: " frames/s"}))
+	fmt.Fprintf(w, "took %.3g s, %s frames/s\n", r.Wall, report.PerSecond(speed))
 	return report.Verdict(w, &r.Laws, "card", r.Verdict, r.Reasons)
 }
 

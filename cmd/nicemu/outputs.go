@@ -33,7 +33,7 @@ func openOutputs(cmd *cobra.Command, inputs []string, flags ...string) (*outputs
 	for _, name := range inputs {
 		seen.read(name)
 	}
-	err := seen.write("standard output", os.Stdout)
+	err := seen.write("standard output, -", os.Stdout)
 	for _, flag := range flags {
 		name, _ := cmd.Flags().GetString(flag)
 		if name == "" || err != nil {

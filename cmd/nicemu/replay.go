@@ -52,8 +52,8 @@ the root qdisc maps to a queue: PCP, or the upper three bits of DSCP, or what
 is due, and the qdisc drops what it has no room for.
 
 Exit status: 0, 1 for a mistake in the command or a capture (what came before it
-is replayed), 2 if the kernel lacks or refuses something, 3 if frames or bytes got
-lost in the books, 130 after Ctrl-C.`,
+is replayed) or if nothing was replayed, 2 if the kernel lacks or refuses
+something, 3 if frames or bytes got lost in the books, 130 after Ctrl-C.`,
 		Example: `  nicemu replay trace.pcap --device i210
   nicemu replay trace.pcap --device ixgbe --speed 10x --qdisc fq_codel --log trace.log
   nicemu replay a.pcapng b.pcapng --per-queue --device i210 --set qav=on

@@ -68,7 +68,10 @@ expectation or a conservation law failed, 130 after Ctrl-C.`,
 				return err
 			}
 			warnTraces(cmd, traces.Warnings())
-			inputs := append(c.inputs(), args[0], file)
+			inputs := append(c.inputs(), file)
+			if args[0] == "-" {
+				inputs = append(inputs, "-")
+			}
 			out, err := openOutputs(cmd, slices.AppendSeq(inputs, maps.Keys(traces)), "json")
 			if err != nil {
 				return err
