@@ -39,11 +39,12 @@ func TestIntegrationLabAProgramThatSpinsDelaysNobody(t *testing.T) {
 		latest = max(latest, clock(unix.CLOCK_MONOTONIC)-slept-time.Millisecond)
 	}
 	s := <-done
-	// 64 looks are free, 16 µs; then each takes no more than 100 µs.
-	if latest > 25*time.Microsecond {
+	// 64 looks are free, 16 µs; then each takes no more than 100 µs, but that the Go
+	// runtime does something else now and then.
+	if latest > 30*time.Microsecond {
 		t.Errorf("another program woke %v late", latest)
 	}
-	if s.took > span+100*time.Microsecond || s.looks > 20_000 {
+	if s.took > span+200*time.Microsecond || s.looks > 100_000 {
 		t.Errorf("%d looks took %v", s.looks, s.took)
 	}
 	t.Logf("another program woke at most %v late; %d looks took %v", latest, s.looks, s.took)
