@@ -95,7 +95,7 @@ func New() *nic.Device {
 	d.Choice("coalesce.mode", &d.Config.Coalesce.Mode, []string{modeHoldOff, modeDelay, modeThrottle},
 		"hold-off: a delay without, then a delay after the first cause; delay: after the first cause; throttle: at once, but a delay apart",
 		"calibrated guess: of these only hold-off gives the ~140 us of [PATCH net-next 0/4] tsnep: Throttle irq")
-	d.Knob("coalesce.rx_usecs", main+"tsnep_set_irq_coalesce, tsnep.h TSNEP_COALESCE_USECS_DEFAULT").Range(0, int64(delayMax)).RoundDown(int64(delayStep)).
+	d.Knob("coalesce.rx_usecs", main+"tsnep_set_irq_coalesce, TSNEP_COALESCE_USECS_DEFAULT").Range(0, int64(delayMax)).RoundDown(int64(delayStep)).
 		Words("0 to 255 microseconds, of which a multiple of 16 is kept (the driver answers ERANGE to more)")
 	d.Knob("napi.weight", "netdevice.h NAPI_POLL_WEIGHT")
 	d.Knob("napi.repoll", main+"tsnep_poll, tsnep_pending: since the fix of rotten packets, November 2022")
