@@ -35,6 +35,7 @@ func New() *nic.Device {
 	r := &rules{maxData: max12K, txUsecs: 50e3}
 	d := &nic.Device{
 		Name:    "i40e",
+		Aliases: []string{"xl710"},
 		Summary: "Intel XL710, 40 Gbit/s",
 		TSO:     true,
 		CSUM:    true,

@@ -67,6 +67,7 @@ func (r *reservation) on() bool { return r.txtime || r.idle > 0 }
 func New() *nic.Device {
 	d := &nic.Device{
 		Name:    "igb",
+		Aliases: []string{"i210"},
 		Summary: "Intel i210, 1 Gbit/s, legacy and Qav mode",
 		TSO:     true, // igb_main.c igb_probe
 		CSUM:    true,
@@ -104,7 +105,7 @@ type modal struct{ txpbsize, maxPkt *nic.Knob }
 func (c *card) declare(d *nic.Device) modal {
 	const main, ethtool, sheet = "igb_main.c ", "igb_ethtool.c ", "i210 datasheet "
 	d.Knob("queues", main+"igb_init_queue_configuration: up to 4, as many as there are cores").Range(1, 4)
-	d.Knob("link.rate", "1000BASE-T, IEEE 802.3").Check(linkRate).Words(legalRate)
+	d.Knob("link.rate", "1000BASE-T, IEEE 802.3").Range(int64(10*units.Mbit), int64(units.Gbit)).Check(linkRate).Words(legalRate)
 	d.Knob("ring.tx", ethtool+"igb_set_ringparam, igb.h IGB_DEFAULT_TXD").Range(64, 4096).RoundUp(8)
 	d.Knob("ring.rx", ethtool+"igb_set_ringparam, igb.h IGB_DEFAULT_RXD").Range(64, 4096).RoundUp(8)
 	d.Knob("bql", main+"igb_tx_map, igb_clean_tx_irq")

@@ -29,6 +29,7 @@ const (
 func New() *nic.Device {
 	d := &nic.Device{
 		Name:    "ixgbe",
+		Aliases: []string{"82599"},
 		Summary: "Intel 82599, 10 Gbit/s",
 		TSO:     true, // ixgbe_main.c ixgbe_probe
 		CSUM:    true,

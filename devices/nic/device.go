@@ -12,7 +12,8 @@ import (
 // rules that differ, and the knobs that may be turned.
 type Device struct {
 	Name    string
-	Summary string // one line
+	Aliases []string // other names: the chip's, beside the driver's
+	Summary string   // one line
 	Config  Config
 	Rules   Rules
 
@@ -42,6 +43,16 @@ func (d *Device) Given() map[string]string {
 		}
 	}
 	return given
+}
+
+// MaxRate is the fastest link that the card can have.
+func (d *Device) MaxRate() units.Rate {
+	for _, k := range d.knobs {
+		if k.Key == "link.rate" {
+			return units.Rate(k.max)
+		}
+	}
+	return d.Config.Link.Rate
 }
 
 // Set turns one knob.

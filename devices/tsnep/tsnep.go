@@ -87,7 +87,7 @@ func New() *nic.Device {
 
 	const main, ethtool, tc = "tsnep_main.c ", "tsnep_ethtool.c ", "tsnep_tc.c "
 	d.Knob("queues", main+"tsnep_queue_init: the first pair; up to 8 if the platform has interrupts txrx-1 to txrx-7").Range(1, 8)
-	d.Knob("link.rate", "1000BASE-T, IEEE 802.3").Check(linkRate).Words("100mbit or 1gbit")
+	d.Knob("link.rate", "1000BASE-T, IEEE 802.3").Range(int64(100*units.Mbit), int64(units.Gbit)).Check(linkRate).Words("100mbit or 1gbit")
 	d.Choice("arbitration", &d.Config.Arbitration, []string{"strict-high", "strict", "rr"},
 		"between queues at the MAC: the last queue first, queue 0 first, or round robin by frame", tc+"tsnep_tc_query_caps: no broken_mqprio, so higher traffic classes, on later queues, are more urgent; not documented")
 	d.Knob("gates", tc+"tsnep_taprio: none; up to 255 entries of at least 32ns, masks of transmit queues")
