@@ -1,6 +1,7 @@
 package igb
 
 import (
+	"math"
 	"testing"
 
 	"nicemu/devices/engine"
@@ -99,16 +100,42 @@ func TestGoldenSixKilobytesFetchAheadOfTheWire(t *testing.T) {
 	})
 }
 
-// In legacy mode the three frames share 20 KB and leave in fetch order: a launch
-// time means nothing and nothing guards it.
+// In legacy mode the three frames share 20 KB and leave in fetch order, which is
+// that of the doorbells: a launch time means nothing and nothing guards it.
 //
-//	7,862, 15,724 and 23,586: fetched one after the other (20,480 - 3·1514 > 9728)
+//	7,862, 14,864 and 21,866: fetched at once (20,480 - 3·1514 > 9728), so the
+//	latency of 860 ns counts once and each has 7002 ns of the bus
 //	7,862, 20,166 and 32,470: started back to back
 func TestGoldenLegacyLeavesInFetchOrder(t *testing.T) {
 	r := build(t, "coalesce.rx_usecs=0")
 	wantThree(t, r, []stamp{
 		{3, 7_862, 7_862, 20_070, 20_038},
-		{0, 15_724, 20_166, 32_374, 32_342},
-		{3, 23_586, 32_470, 44_678, 44_646},
+		{3, 14_864, 20_166, 32_374, 32_342},
+		{0, 21_866, 32_470, 44_678, 44_646},
 	})
+}
+
+// Small frames, 60 bytes, 672 ns on the wire and 277 ns on the bus: six latencies
+// at once hide behind the wire, or bound the rate if they are long; Qav mode
+// waits for each.
+func TestLegacyModeFetchesSixPacketsAtOnce(t *testing.T) {
+	for _, c := range []struct {
+		settings []string
+		period   float64 // ns a frame
+	}{
+		{[]string{"fetch.latency=860ns"}, 672},
+		{[]string{"fetch.latency=10us"}, (10_000 + 277) / 6.0},
+		{[]string{"fetch.latency=10us", "fetch.outstanding=2"}, (10_000 + 277) / 2.0},
+		{[]string{"fetch.latency=10us", "qav=on"}, 10_000 + 277},
+	} {
+		r := build(t, append(c.settings, "bql=off", "ring.tx=4096")...)
+		r.Pktgen(3, 60)
+		r.Eng.AdvanceTo(10 * engine.Millisecond)
+		before := r.NIC.Stats().Sent.Frames
+		r.Eng.AdvanceTo(60 * engine.Millisecond)
+		got := 50e6 / float64(r.NIC.Stats().Sent.Frames-before)
+		if math.Abs(got/c.period-1) > 0.001 {
+			t.Errorf("%v: a frame each %.1f ns, want %.1f", c.settings, got, c.period)
+		}
+	}
 }
