@@ -4,6 +4,7 @@ package devices
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"nicemu/devices/generic"
@@ -24,22 +25,15 @@ var profiles = []func() *nic.Device{
 	tsnep.New,
 }
 
-// chips are names that a card has beside its driver's.
-var chips = map[string]string{"i210": "igb", "82599": "ixgbe", "xl710": "i40e"}
-
 // New returns a fresh profile of the device called name, by driver or by chip,
 // to be adjusted and built.
 func New(name string) (*nic.Device, error) {
-	driver := name
-	if d, ok := chips[name]; ok {
-		driver = d
-	}
 	for _, p := range profiles {
-		if d := p(); d.Name == driver {
+		if d := p(); d.Name == name || slices.Contains(d.Aliases, name) {
 			return d, nil
 		}
 	}
-	return nil, fmt.Errorf("unknown device %q, expected one of %s", name, strings.Join(Names(), ", "))
+	return nil, fmt.Errorf("unknown device %q, expected one of %s", name, strings.Join(Accepted(), ", "))
 }
 
 // Configured is New with knobs set as --set has them, each KNOB=VALUE.
@@ -60,11 +54,21 @@ func Configured(name string, settings []string) (*nic.Device, error) {
 	return d, nil
 }
 
-// Names are all device names.
+// Names are all devices, each by its driver's name.
 func Names() []string {
 	var names []string
 	for _, p := range profiles {
 		names = append(names, p().Name)
+	}
+	return names
+}
+
+// Accepted are all names that New takes: drivers, each followed by its chips.
+func Accepted() []string {
+	var names []string
+	for _, p := range profiles {
+		d := p()
+		names = append(append(names, d.Name), d.Aliases...)
 	}
 	return names
 }

@@ -182,7 +182,7 @@ func TestIntegrationLabVirtualTimeJumpsOverSleepExactly(t *testing.T) {
 	if d := r.Elapsed - 100*time.Second; d < 0 || d > time.Duration(most) {
 		t.Errorf("the command took %v", r.Elapsed)
 	}
-	if d := before - g.Clock.UnixNano(); d < 0 || d > most {
+	if d := before - g.Clock.UnixNano(); d < 0 || d > 20*most { // it begins after the kernel's first ticks
 		t.Errorf("the guest's calendar started %d ns after %v", d, g.Clock)
 	}
 	if r.Wall > 30*time.Second {

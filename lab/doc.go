@@ -10,6 +10,16 @@
 // directory. [Shell] does the same on the terminal. The program that serves as
 // init calls [Init] first in main.
 //
+// Repeatable: with virtual time, a Seed and a Clock, two runs of a command on one
+// machine are the same to the nanosecond of guest time. They draw the same random
+// numbers, ports and hash keys, and their programs run in the same order. Not
+// repeatable, and kept out of what is compared: wall times (wall_s in results), and
+// whatever a command reads of the host: files, their dates, the processor's name.
+// After a change of the kernel, of nicemu or of the programs run, figures move by
+// what chance they hold (hashes, where a packet stood when another came): each look
+// at the clock moves it by 256 ns. A program that spins is given 64 looks, then
+// sleeps for 1 to 100 us a look (kernel.patch).
+//
 // Left out: other kernel versions and architectures, modules, disks, any link
 // between the guest's network and the host's, more than one processor (UML 6.12
 // has one).

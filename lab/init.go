@@ -92,11 +92,16 @@ func (s *initState) run() error {
 	if err := unix.Sethostname([]byte("lab")); err != nil {
 		return err
 	}
+	time.Sleep(firstTick)
 	if s.job.Interactive {
 		return s.runOnConsole()
 	}
 	return s.runCommand(stdin)
 }
+
+// firstTick is when the kernel has had its first tick (HZ 250) and its timers are
+// exact: until then they wait for it.
+const firstTick = 10 * time.Millisecond
 
 // openControl opens the serial line to the host, as a byte pipe.
 func openControl(path string) (io.Writer, error) {

@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"nicemu/devices"
+	"nicemu/devices/units"
 	"nicemu/scenarios/format"
 )
 
@@ -102,7 +103,7 @@ func Load(name string, path []string) (*format.Scenario, error) {
 // FormatOptions let package format check device names and knobs.
 func FormatOptions() format.Options {
 	return format.Options{
-		KnownDevices: devices.Names(),
+		KnownDevices: devices.Accepted(),
 		CheckKnob: func(device, key string, value any) error {
 			d, err := devices.New(device)
 			if err != nil {
@@ -112,6 +113,13 @@ func FormatOptions() format.Options {
 				return errors.New("set the nic's own key queues: its port has as many")
 			}
 			return d.Set(key, fmt.Sprint(value))
+		},
+		MaxRate: func(device string) units.Rate {
+			d, err := devices.New(device)
+			if err != nil {
+				return 0
+			}
+			return d.MaxRate()
 		},
 	}
 }

@@ -126,6 +126,9 @@ func (r *cardRun) build() (err error) {
 		if r.rate < 1000 || r.rate > maxSpecRate {
 			return fmt.Errorf("rate %s: expected 1kbit to 1tbit", r.Rate)
 		}
+		if fastest := r.device.MaxRate(); r.rate > fastest {
+			return fmt.Errorf("rate %s: expected at most %v, the fastest link of device %s", r.Rate, fastest, r.Device)
+		}
 		r.stack.NIC.SetRate(int64(r.rate))
 	}
 	if r.Duration < units.Millisecond {

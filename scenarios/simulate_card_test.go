@@ -203,7 +203,7 @@ func TestWhatIfsSayWhatTheyExpected(t *testing.T) {
 		o    CardOptions
 		want string
 	}{
-		{CardOptions{Device: "e1000"}, `unknown device "e1000", expected one of generic, igb,`},
+		{CardOptions{Device: "e1000"}, `unknown device "e1000", expected one of generic, igb, i210, ixgbe, 82599,`},
 		{CardOptions{Set: []string{"ring.tx"}}, `--set "ring.tx": expected knob=value`},
 		{CardOptions{Set: []string{"ring.tx=5"}}, "ring.tx"},
 		{CardOptions{Workloads: []string{"iperf"}}, `workload "iperf": unknown kind "iperf"; expected one of pktgen, udp, tcp, tso, talker, rr, receive`},
@@ -223,6 +223,9 @@ func TestWhatIfsSayWhatTheyExpected(t *testing.T) {
 		{CardOptions{Qdisc: "fifo:0"}, "limit 0: expected 1 to"},
 		{CardOptions{Rate: "5"}, `rate "5": no unit`},
 		{CardOptions{Rate: "5bit"}, "rate 5bit: expected 1kbit to 1tbit"},
+		{CardOptions{Device: "i210", Rate: "1001mbit"}, "rate 1001mbit: expected at most 1gbit, the fastest link of device i210"},
+		{CardOptions{Device: "tsnep", Sweep: []string{"rate=10mbit,10gbit"}}, "rate=10gbit: rate 10gbit: expected at most 1gbit"},
+		{CardOptions{Device: "82599", Rate: "25gbit"}, "expected at most 10gbit"},
 		{CardOptions{Duration: units.Microsecond}, "duration 1us: expected at least 1ms"},
 		{CardOptions{Sweep: []string{"ring.tx"}}, "expected KEY=VALUE,VALUE,…"},
 		{CardOptions{Sweep: []string{"ring.tx=64,64"}}, `value "64"; expected different values`},

@@ -24,7 +24,7 @@ func devicesCommand() *cobra.Command {
   nicemu devices ixgbe`,
 		Args: cobra.MaximumNArgs(1),
 		ValidArgsFunction: func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
-			return devices.Names(), cobra.ShellCompDirectiveNoFileComp
+			return devices.Accepted(), cobra.ShellCompDirectiveNoFileComp
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
 			var list []*nic.Device
@@ -46,8 +46,9 @@ func devicesCommand() *cobra.Command {
 				return writeKnobs(cmd, list[0])
 			}
 			w := report.Table(cmd.OutOrStdout())
+			fmt.Fprintln(w, "DEVICE\tALSO\tCARD")
 			for _, d := range list {
-				fmt.Fprintf(w, "%s\t%s\n", d.Name, d.Summary)
+				fmt.Fprintf(w, "%s\t%s\t%s\n", d.Name, strings.Join(d.Aliases, " "), d.Summary)
 			}
 			return w.Flush()
 		},
@@ -130,13 +131,14 @@ func writeDevicesJSON(cmd *cobra.Command, list []*nic.Device) error {
 		Fitted  bool   `json:"fitted"`
 	}
 	type device struct {
-		Name    string `json:"name"`
-		Summary string `json:"summary"`
-		Knobs   []knob `json:"knobs"`
+		Name    string   `json:"name"`
+		Aliases []string `json:"aliases"`
+		Summary string   `json:"summary"`
+		Knobs   []knob   `json:"knobs"`
 	}
 	var doc []device
 	for _, d := range list {
-		j := device{Name: d.Name, Summary: d.Summary}
+		j := device{Name: d.Name, Aliases: append([]string{}, d.Aliases...), Summary: d.Summary}
 		for _, k := range d.Knobs() {
 			j.Knobs = append(j.Knobs, knob{k.Key, k.Value(), k.Legal(), k.Doc, k.Source, k.Fitted})
 		}

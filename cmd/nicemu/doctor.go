@@ -85,7 +85,7 @@ func examine(ctx context.Context) ([]finding, error) {
 }
 
 // qdiscKinds are those that scenarios use, the gate's own first.
-var qdiscKinds = []string{"tbf", "htb", "prio", "pfifo_fast", "mq", "fq_codel", "fq", "cake", "mqprio", "taprio", "etf", "cbs", "netem"}
+var qdiscKinds = []string{"hfsc", "tbf", "htb", "prio", "pfifo_fast", "mq", "fq_codel", "fq", "cake", "mqprio", "taprio", "etf", "cbs", "netem"}
 
 // examineHost tries what a live run does in this kernel.
 func examineHost(ctx context.Context, features uint32) ([]finding, error) {

@@ -96,7 +96,7 @@ something, 3 if frames or bytes got lost in the books, 130 after Ctrl-C.`,
 	fl.TextVar(&f.SeriesInterval, "series-interval", units.Millisecond, "`time` between samples")
 	f.live.register(fl)
 	completions := map[string][]string{
-		"device": devices.Names(), "queue-by": {"hash", "pcp", "dscp", "interface", "fixed:"},
+		"device": devices.Accepted(), "queue-by": {"hash", "pcp", "dscp", "interface", "fixed:"},
 		"offload": {"keep", "segment"}, "qdisc": {"none", "fifo", "fq_codel"}, "side": {"qdisc", "wire"},
 	}
 	for name, words := range completions {

@@ -66,7 +66,7 @@ nicemu run FILE --kernel model.`,
 	fl := cmd.Flags()
 	fl.StringVar(&o.Device, "device", "", "card `model`; nicemu devices lists them")
 	cmd.MarkFlagRequired("device")
-	cmd.RegisterFlagCompletionFunc("device", cobra.FixedCompletions(devices.Names(), cobra.ShellCompDirectiveNoFileComp))
+	cmd.RegisterFlagCompletionFunc("device", cobra.FixedCompletions(devices.Accepted(), cobra.ShellCompDirectiveNoFileComp))
 	fl.StringArrayVar(&o.Set, "set", nil, "set a `knob=value` of the card, e.g. ring.tx=512 or bql=off")
 	fl.StringArrayVar(&o.Workloads, "workload", nil, "traffic, as `KIND:key=value,...` (default tso, or udp for a card without TSO)")
 	fl.StringVar(&o.Qdisc, "qdisc", "fifo:1000", "`model` of a qdisc before each queue: none (senders wait), fifo[:packets], or as tc spells it, e.g. fq_codel or \"fq_codel target 1ms\"")

@@ -35,6 +35,7 @@ func New() *nic.Device {
 	r := &rules{maxData: max12K, txUsecs: 50e3}
 	d := &nic.Device{
 		Name:    "i40e",
+		Aliases: []string{"xl710"},
 		Summary: "Intel XL710, 40 Gbit/s",
 		TSO:     true,
 		CSUM:    true,
@@ -83,7 +84,8 @@ func New() *nic.Device {
 	d.Knob("writeback.rs_descriptors", txrx+"i40e_tx_map, WB_STRIDE; of data, without the context descriptor").Range(1, 64)
 	d.Choice("coalesce.mode", &d.Config.Coalesce.Mode, []string{modeAdaptive, modeFixed},
 		"adaptive: both directions adapt; fixed: coalesce.rx_usecs and coalesce.tx_usecs", txrx+"i40e_update_itr")
-	d.Knob("coalesce.rx_usecs", ethtool+"__i40e_set_coalesce, i40e_txrx.h I40E_ITR_RX_DEF; in steps of 2 us").Range(0, 8160e3).RoundDown(2000)
+	d.Knob("coalesce.rx_usecs", ethtool+"__i40e_set_coalesce, i40e_txrx.h I40E_ITR_RX_DEF; in steps of 2 us").Range(0, 8160e3).RoundDown(2000).
+		Doc = "interrupt moderation interval for received frames (ethtool -C rx-usecs)"
 	d.Own("coalesce.tx_usecs", &r.txUsecs, "", "interrupt moderation interval for sent frames (ethtool -C tx-usecs)",
 		ethtool+"__i40e_set_coalesce, i40e_txrx.h I40E_ITR_TX_DEF; in steps of 2 us").Range(0, 8160e3).RoundDown(2000)
 	d.Knob("napi.tx_work", "i40e.h I40E_DEFAULT_IRQ_WORK (ethtool -C tx-frames-irq)").Range(1, 65535)

@@ -5,9 +5,16 @@
 // igb_ethtool.c, igb.h) and the i210 datasheet rev 3.x: descriptor use with the
 // context descriptor of every frame on a launch-time queue, stop and wake
 // thresholds, write-back, EITR and both adaptive algorithms; in legacy mode one
-// 20 KB packet buffer that all queues share in fetch order; in Qav mode a packet
-// buffer for each queue, one fetch at a time, store and forward, strict priority
-// with queue 0 first, launch times, credits on queues 0 and 1, and SP_WAIT_SR.
+// 20 KB packet buffer that all queues share in fetch order, and six fetches at a
+// time; in Qav mode a packet buffer for each queue, one fetch at a time, store and
+// forward, strict priority with queue 0 first, launch times, credits on queues 0
+// and 1, and SP_WAIT_SR.
+//
+// The latency of a fetch is fitted to frames of 1514 bytes in Qav mode, one at a
+// time. No figure of small frames is published, so what the card does with them,
+// above all in Qav mode, where the latency of each is in the open, is not to be
+// relied on. A fetch is a packet, though the card's six requests may belong to
+// one long packet; descriptors come without a fetch of their own.
 //
 // Two rules are inferred, not documented: a fetch starts only while more than
 // DTXMXPKTSZ is free in the packet buffer (the driver reports that no frame
@@ -35,6 +42,9 @@ import (
 const (
 	maxDataPerTXD = 32768  // IGB_MAX_DATA_PER_TXD
 	descNeeded    = 17 + 4 // DESC_NEEDED: MAX_SKB_FRAGS + 4
+
+	legacyFetches = 6 // pipelined requests for transmit data (i210 datasheet 3.1.4.2.2)
+	qavFetches    = 1 // with which the latency is fitted
 
 	srQueues  = 2                           // I210_SR_QUEUES_NUM: queues 0 and 1 may reserve
 	txMemory  = 24 * units.KB               // for all packet buffers
@@ -67,6 +77,7 @@ func (r *reservation) on() bool { return r.txtime || r.idle > 0 }
 func New() *nic.Device {
 	d := &nic.Device{
 		Name:    "igb",
+		Aliases: []string{"i210"},
 		Summary: "Intel i210, 1 Gbit/s, legacy and Qav mode",
 		TSO:     true, // igb_main.c igb_probe
 		CSUM:    true,
@@ -76,7 +87,7 @@ func New() *nic.Device {
 			Link:        nic.Link{Rate: units.Gbit, Preamble: 8, FCS: 4, Gap: 12, MinFrame: 60},
 			Ring:        nic.Ring{TX: 256, RX: 256, Spare: 1, Gap: 3, StopAt: descNeeded, WakeAt: 2 * descNeeded, RXRefill: 16},
 			BQL:         nic.BQL{On: true, Hold: units.Second},
-			Fetch:       nic.Fetch{Latency: 860, BusRate: 2 * units.Gbit, Payload: 128, Header: 20, Outstanding: 1, Arbitration: "rr"},
+			Fetch:       nic.Fetch{Latency: 860, BusRate: 2 * units.Gbit, Payload: 128, Header: 20, Outstanding: legacyFetches, Arbitration: "rr"},
 			Arbitration: "strict",
 			WriteBack:   nic.WriteBack{Threshold: 16, RSStride: 1},
 			Coalesce:    nic.Coalesce{Usecs: 3 * units.Microsecond},
@@ -99,12 +110,12 @@ func New() *nic.Device {
 }
 
 // modal are the knobs whose default depends on the mode.
-type modal struct{ txpbsize, maxPkt *nic.Knob }
+type modal struct{ txpbsize, maxPkt, outstanding *nic.Knob }
 
 func (c *card) declare(d *nic.Device) modal {
 	const main, ethtool, sheet = "igb_main.c ", "igb_ethtool.c ", "i210 datasheet "
 	d.Knob("queues", main+"igb_init_queue_configuration: up to 4, as many as there are cores").Range(1, 4)
-	d.Knob("link.rate", "1000BASE-T, IEEE 802.3").Check(linkRate).Words(legalRate)
+	d.Knob("link.rate", "1000BASE-T, IEEE 802.3").Range(int64(10*units.Mbit), int64(units.Gbit)).Check(linkRate).Words(legalRate)
 	d.Knob("ring.tx", ethtool+"igb_set_ringparam, igb.h IGB_DEFAULT_TXD").Range(64, 4096).RoundUp(8)
 	d.Knob("ring.rx", ethtool+"igb_set_ringparam, igb.h IGB_DEFAULT_RXD").Range(64, 4096).RoundUp(8)
 	d.Knob("bql", main+"igb_tx_map, igb_clean_tx_irq")
@@ -132,6 +143,8 @@ func (c *card) declare(d *nic.Device) modal {
 	d.Knob("fetch.bus_rate", sheet+"1.4.1: PCIe v2.1 2.5 GT/s x1, 8b/10b")
 	d.Knob("fetch.payload", "PCIe completions of 128 bytes, the least maximum payload")
 	d.Knob("fetch.header", "PCIe: header 12, sequence number 2, LCRC 4, framing 2 bytes")
+	k.outstanding = d.Knob("fetch.outstanding", sheet+"3.1.4.2.2: 6 pipelined requests for transmit data, of one packet or of consecutive ones")
+	k.outstanding.Doc = "packets being fetched at once; in Qav mode 1 unless given, as fetch.latency was fitted: the rate of small frames there is no measured one"
 	d.Knob("fetch.arbitration", main+"igb_setup_tx_mode: TQAVCTRL.DATAFETCHARB clear, round robin")
 	d.Config.Fetch.LaunchAhead = fetchTime
 	d.Knob("fetch.launch_ahead", main+"igb_config_tx_modes: TQAVCTRL.FETCHTIME_DELTA 0xFFFF").Range(0, int64(fetchTime))
@@ -196,6 +209,9 @@ func (c *card) finish(d *nic.Device, k modal) error {
 	}
 	if !k.maxPkt.Given() {
 		c.maxPkt = pktQav
+	}
+	if !k.outstanding.Given() {
+		d.Config.Fetch.Outstanding = qavFetches
 	}
 	if n := len(c.txpbsize); n != 4 {
 		return fmt.Errorf("txpbsize: Qav mode has a packet buffer for each of the four queues, not %d", n)

@@ -22,8 +22,8 @@ func moderation(c *nic.Config) nic.Moderation {
 		return &nic.Throttle{Interval: interval(int(c.Coalesce.Usecs / 250))}
 	}
 	m := &adaptive{hz: engine.Time(c.HZ), fast: c.Link.Rate == 10_000_000_000 || c.Link.Rate == 100_000_000}
-	m.tx, m.rx = adaptiveLatency|20, adaptiveLatency|20
-	m.Interval = interval(itr20K)
+	m.tx, m.rx = adaptiveMax|adaptiveLatency, adaptiveMax|adaptiveLatency
+	m.set(itr20K / 4)
 	return m
 }
 
@@ -81,13 +81,16 @@ func (l latency) next(packets, bytes, us int) latency {
 	return l
 }
 
-// adaptive is ixgbe_update_itr of Linux 6.12, once for each direction.
+// adaptive is ixgbe_update_itr and ixgbe_set_itr of Linux 6.12: each direction
+// asks for a value, and the lesser one becomes the vector's. Small steps start
+// from the vector's value, not from what the direction last asked for.
 type adaptive struct {
 	nic.Throttle
 	hz      engine.Time
-	fast    bool // 10 Gbit/s and 100 Mbit/s share a divisor
-	tx, rx  int  // microseconds, with adaptiveLatency
-	updated engine.Time
+	fast    bool        // 10 Gbit/s and 100 Mbit/s share a divisor
+	us      int         // q_vector->itr in microseconds
+	tx, rx  int         // microseconds, with adaptiveLatency
+	updated engine.Time // in jiffies
 }
 
 // Flags and bounds in microseconds (ixgbe.h IXGBE_ITR_ADAPTIVE_*).
@@ -99,28 +102,32 @@ const (
 )
 
 func (m *adaptive) Polled(now engine.Time, w nic.Work) {
-	stale := now-m.updated > engine.Second/m.hz // next_update: one jiffy on
-	m.rx = m.update(m.rx, w.RXFrames, w.RXBytes, stale)
+	jiffies := now / (engine.Second / m.hz)
+	stale := jiffies > m.updated+1 // time_after(jiffies, next_update)
 	m.tx = m.update(m.tx, w.TXPackets, w.TXBytes, stale)
-	m.updated = now
+	m.rx = m.update(m.rx, w.RXFrames, w.RXBytes, stale)
+	m.updated = jiffies
 	// Compared with the flag, so that a side without it wins.
-	m.Interval = interval(min(m.rx, m.tx) & adaptiveMask * 4)
+	m.set(min(m.rx, m.tx) & adaptiveMask)
 }
 
+func (m *adaptive) set(us int) { m.us, m.Interval = us, interval(4*us) }
+
+// update is what a direction asks for whose last value was cur.
 func (m *adaptive) update(cur, packets, bytes int, stale bool) int {
 	switch {
 	case stale:
 		return adaptiveMin | adaptiveLatency
 	case packets == 0:
-		return min(cur&adaptiveMask+2, adaptiveMax) | cur&adaptiveLatency
+		return min(m.us+2, adaptiveMax) | cur&adaptiveLatency
 	case packets < 4 && bytes < 9000:
 		return m.byMeanSize(bytes/packets, true) | adaptiveLatency
 	case packets < 48:
-		return min(cur&adaptiveMask+2, adaptiveMax)
+		return min(m.us+2, adaptiveMax)
 	case packets < 96:
-		return cur & adaptiveMask
+		return m.us
 	case packets < 256:
-		return max(cur&adaptiveMask/2, adaptiveMin)
+		return max(m.us/2, adaptiveMin)
 	}
 	return m.byMeanSize(bytes/packets, false)
 }

@@ -29,6 +29,7 @@ const (
 func New() *nic.Device {
 	d := &nic.Device{
 		Name:    "ixgbe",
+		Aliases: []string{"82599"},
 		Summary: "Intel 82599, 10 Gbit/s",
 		TSO:     true, // ixgbe_main.c ixgbe_probe
 		CSUM:    true,
@@ -56,8 +57,8 @@ func New() *nic.Device {
 	const main, ethtool = "ixgbe_main.c ", "ixgbe_ethtool.c "
 	d.Knob("queues", "one of the up to 64 that the card has; pktgen's figures are for one")
 	d.Knob("link.rate", "10GBASE, IEEE 802.3").Range(100_000_000, 10_000_000_000)
-	d.Knob("ring.tx", ethtool+"ixgbe_set_ringparam, ixgbe.h IXGBE_DEFAULT_TXD").Range(64, 32768).RoundUp(8)
-	d.Knob("ring.rx", ethtool+"ixgbe_set_ringparam, ixgbe.h IXGBE_DEFAULT_RXD").Range(64, 32768).RoundUp(8)
+	d.Knob("ring.tx", ethtool+"ixgbe_set_ringparam, ixgbe.h IXGBE_DEFAULT_TXD, IXGBE_MAX_TXD_82599").Range(64, 8192).RoundUp(8)
+	d.Knob("ring.rx", ethtool+"ixgbe_set_ringparam, ixgbe.h IXGBE_DEFAULT_RXD, IXGBE_MAX_RXD_82599").Range(64, 8192).RoundUp(8)
 	d.Knob("bql", main+"ixgbe_tx_map, ixgbe_clean_tx_irq")
 	d.Knob("bql.limit_min", "net/core/net-sysfs.c")
 	d.Knob("bql.limit_max", "net/core/net-sysfs.c")

@@ -63,7 +63,7 @@ func New() *nic.Device {
 		Config: nic.Config{
 			Queues:      16,
 			Link:        nic.Link{Rate: 10_600_000_000},
-			Ring:        nic.Ring{TX: 256, RX: 1024, StopAt: maxWQE / basicUnit, WakeAt: maxWQE / basicUnit, EveryDoorbell: true},
+			Ring:        nic.Ring{TX: 256, RX: 512, StopAt: maxWQE / basicUnit, WakeAt: maxWQE / basicUnit, EveryDoorbell: true},
 			BQL:         nic.BQL{Hold: units.Duration(1e9)},
 			Fetch:       nic.Fetch{Outstanding: 1},
 			Arbitration: "drr",

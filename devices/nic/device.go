@@ -12,7 +12,8 @@ import (
 // rules that differ, and the knobs that may be turned.
 type Device struct {
 	Name    string
-	Summary string // one line
+	Aliases []string // other names: the chip's, beside the driver's
+	Summary string   // one line
 	Config  Config
 	Rules   Rules
 
@@ -42,6 +43,16 @@ func (d *Device) Given() map[string]string {
 		}
 	}
 	return given
+}
+
+// MaxRate is the fastest link that the card can have.
+func (d *Device) MaxRate() units.Rate {
+	for _, k := range d.knobs {
+		if k.Key == "link.rate" {
+			return units.Rate(k.max)
+		}
+	}
+	return d.Config.Link.Rate
 }
 
 // Set turns one knob.
@@ -180,7 +191,7 @@ func standardKnobs(c *Config) []Knob {
 		{Key: "fetch.per_descriptor", ptr: &c.Fetch.PerDescriptor, max: maxNs, Doc: "added to a fetch for each descriptor"},
 		{Key: "fetch.bus_rate", ptr: &c.Fetch.BusRate, max: maxRate, Doc: "bus speed after line coding; 0bit = unlimited"},
 		{Key: "fetch.payload", ptr: &c.Fetch.Payload, min: 1, max: maxSize, Doc: "data in one bus packet"},
-		{Key: "fetch.header", ptr: &c.Fetch.Header, max: maxSize, Doc: "bus bytes around the data of one bus packet"},
+		{Key: "fetch.header", ptr: &c.Fetch.Header, max: 4096, Doc: "bus bytes around the data of one bus packet"},
 		{Key: "fetch.outstanding", ptr: &c.Fetch.Outstanding, min: 1, max: 1024, Unit: "fetches", Doc: "fetches under way at once"},
 		{Key: "fetch.arbitration", ptr: &c.Fetch.Arbitration, Enum: []string{"rr", "most-empty"}, Doc: "which queue's frame is fetched next: round robin, or the queue whose packet buffer has most room"},
 		{Key: "fetch.launch_ahead", ptr: &c.Fetch.LaunchAhead, max: maxNs, Doc: "a launch-time frame is fetched at most this long before its time; 0ns = as soon as posted"},

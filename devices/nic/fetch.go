@@ -177,14 +177,16 @@ func (x *fetcher) begin(q *txq) {
 	}
 }
 
-// busTime is how long bytes of data occupy the bus, packet headers included.
+// busTime is how long bytes of data occupy the bus, in bus packets that each have
+// a whole header.
 func (x *fetcher) busTime(bytes int) engine.Time {
 	c := &x.nic.cfg.Fetch
 	if c.BusRate == 0 {
 		return 0
 	}
-	bits := int64(bytes) * 8 * int64(c.Payload+c.Header)
-	return engine.Time(bits * 1e9 / (int64(c.BusRate) * int64(c.Payload)))
+	packets := (int64(bytes) + int64(c.Payload) - 1) / int64(c.Payload)
+	bits := (int64(bytes) + packets*int64(c.Header)) * 8
+	return engine.Time(bits * 1e9 / int64(c.BusRate))
 }
 
 func (x *fetcher) arrived() {

@@ -87,7 +87,7 @@ func New() *nic.Device {
 
 	const main, ethtool, tc = "tsnep_main.c ", "tsnep_ethtool.c ", "tsnep_tc.c "
 	d.Knob("queues", main+"tsnep_queue_init: the first pair; up to 8 if the platform has interrupts txrx-1 to txrx-7").Range(1, 8)
-	d.Knob("link.rate", "1000BASE-T, IEEE 802.3").Check(linkRate).Words("100mbit or 1gbit")
+	d.Knob("link.rate", "1000BASE-T, IEEE 802.3").Range(int64(100*units.Mbit), int64(units.Gbit)).Check(linkRate).Words("100mbit or 1gbit")
 	d.Choice("arbitration", &d.Config.Arbitration, []string{"strict-high", "strict", "rr"},
 		"between queues at the MAC: the last queue first, queue 0 first, or round robin by frame", tc+"tsnep_tc_query_caps: no broken_mqprio, so higher traffic classes, on later queues, are more urgent; not documented")
 	d.Knob("gates", tc+"tsnep_taprio: none; up to 255 entries of at least 32ns, masks of transmit queues")
@@ -95,7 +95,7 @@ func New() *nic.Device {
 	d.Choice("coalesce.mode", &d.Config.Coalesce.Mode, []string{modeHoldOff, modeDelay, modeThrottle},
 		"hold-off: a delay without, then a delay after the first cause; delay: after the first cause; throttle: at once, but a delay apart",
 		"calibrated guess: of these only hold-off gives the ~140 us of [PATCH net-next 0/4] tsnep: Throttle irq")
-	d.Knob("coalesce.rx_usecs", main+"tsnep_set_irq_coalesce, tsnep.h TSNEP_COALESCE_USECS_DEFAULT").Range(0, int64(delayMax)).RoundDown(int64(delayStep)).
+	d.Knob("coalesce.rx_usecs", main+"tsnep_set_irq_coalesce, TSNEP_COALESCE_USECS_DEFAULT").Range(0, int64(delayMax)).RoundDown(int64(delayStep)).
 		Words("0 to 255 microseconds, of which a multiple of 16 is kept (the driver answers ERANGE to more)")
 	d.Knob("napi.weight", "netdevice.h NAPI_POLL_WEIGHT")
 	d.Knob("napi.repoll", main+"tsnep_poll, tsnep_pending: since the fix of rotten packets, November 2022")

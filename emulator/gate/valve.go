@@ -39,10 +39,15 @@ func (g *Gate) addClass(q int) error {
 	if err := g.tc.send(unix.RTM_NEWQDISC, replace, hfsc); err != nil {
 		return err
 	}
-	if err := g.tc.send(unix.RTM_NEWTCLASS, create, class); err != nil {
-		return err
+	err := g.tc.send(unix.RTM_NEWTCLASS, create, class)
+	if err == nil {
+		err = g.tc.send(unix.RTM_NEWTFILTER, create|unix.NLM_F_EXCL, all)
 	}
-	return g.tc.send(unix.RTM_NEWTFILTER, create|unix.NLM_F_EXCL, all)
+	if errors.Is(err, unix.ENOENT) { // no matchall: make room for a tbf
+		hfsc.options = nil
+		err = errors.Join(err, g.tc.send(unix.RTM_DELQDISC, noFlags, hfsc))
+	}
+	return err
 }
 
 // hfsc counts time in ticks of 64 ns, 125 of which are 8 µs.

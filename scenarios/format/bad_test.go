@@ -19,7 +19,7 @@ import (
 
 var update = flag.Bool("update", false, "rewrite the expected errors in testdata/bad")
 
-// testOptions know two devices with three knobs.
+// testOptions know two devices with three knobs, one of them of at most 10 Gbit/s.
 var testOptions = Options{
 	KnownDevices: []string{"generic", "ixgbe"},
 	CheckKnob: func(_, key string, value any) error {
@@ -39,6 +39,12 @@ var testOptions = Options{
 			return fmt.Errorf("unknown knob %q; expected one of bql, coalesce.usecs, ring.tx", key)
 		}
 		return nil
+	},
+	MaxRate: func(device string) units.Rate {
+		if device == "ixgbe" {
+			return 10 * units.Gbit
+		}
+		return 0
 	},
 }
 

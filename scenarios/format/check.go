@@ -310,13 +310,15 @@ func (c *checker) links() {
 		if rate && l.Rate == 0 {
 			c.fail(join(path, "rate"), "rate is 0", "more than 0bit")
 		}
+		slow := c.slower(l)
+		c.reach(join(path, "rate"), slow, l.Rate)
 		if !c.given(join(path, "steps")) && !c.given(join(path, "trace")) {
 			c.require(path, "rate", `the rate of the wire, e.g. rate = "1gbit"`)
 		}
 		if l.Loss > units.Whole {
 			c.fail(join(path, "loss"), fmt.Sprintf("loss is %v", l.Loss), "0% to 100%")
 		}
-		c.steps(path, l, rate)
+		c.steps(path, l, rate, slow)
 		c.trace(path, l)
 	}
 }
@@ -353,7 +355,7 @@ func (c *checker) nicRef(path, key, id string) {
 	c.suggest(path, fmt.Sprintf("%s: there is no NIC %s", key, quoted(id)), expected, nearest(id, ids))
 }
 
-func (c *checker) steps(path string, l *Link, rate bool) {
+func (c *checker) steps(path string, l *Link, rate bool, slow end) {
 	if c.given(join(path, "steps")) && len(l.Steps) == 0 {
 		c.fail(join(path, "steps"), "no steps", `a list, e.g. [{at = "1s", rate = "100mbit"}]`)
 	}
@@ -365,9 +367,41 @@ func (c *checker) steps(path string, l *Link, rate bool) {
 		if c.require(at, "rate", "the new rate") && step.Rate == 0 {
 			c.fail(join(at, "rate"), "rate is 0", "more than 0bit")
 		}
+		c.reach(join(at, "rate"), slow, step.Rate)
 	}
 	if len(l.Steps) > 0 && l.Steps[0].At > 0 && !rate {
 		c.fail(join(path, "steps"), fmt.Sprintf("no rate before %v", l.Steps[0].At), "a rate for the link, or a first step at 0s")
+	}
+}
+
+// end is a card of a link and the fastest that it can be; 0 is without limit.
+type end struct {
+	nic     *NIC
+	maxRate units.Rate
+}
+
+// slower is the card that bounds the rate of a link.
+func (c *checker) slower(l *Link) (slow end) {
+	if c.opts.MaxRate == nil {
+		return slow
+	}
+	for _, id := range l.Ends {
+		n := c.NIC(id)
+		if n == nil || !slices.Contains(c.opts.KnownDevices, n.Device) {
+			continue // already reported
+		}
+		if r := c.opts.MaxRate(n.Device); r > 0 && (slow.maxRate == 0 || r < slow.maxRate) {
+			slow = end{n, r}
+		}
+	}
+	return slow
+}
+
+// reach refuses a rate that the slower card cannot have. A link may be slower
+// than its cards.
+func (c *checker) reach(path string, slow end, rate units.Rate) {
+	if slow.maxRate > 0 && rate > slow.maxRate {
+		c.fail(path, fmt.Sprintf("rate is %v, too fast for %s, device %s", rate, slow.nic.ID(), slow.nic.Device), fmt.Sprintf("at most %v", slow.maxRate))
 	}
 }
 

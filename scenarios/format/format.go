@@ -17,6 +17,8 @@ import (
 	"strings"
 
 	"github.com/pelletier/go-toml/v2"
+
+	"nicemu/devices/units"
 )
 
 // Options are what a scenario is checked against beside itself. The zero value
@@ -25,6 +27,8 @@ type Options struct {
 	KnownDevices []string
 	// CheckKnob says what is wrong with a knob of a device; value is a bool, int64, float64 or string.
 	CheckKnob func(device, key string, value any) error
+	// MaxRate is the fastest link of a known device; 0 = without limit.
+	MaxRate func(device string) units.Rate
 }
 
 // Load reads and checks the scenario file at path.

@@ -35,8 +35,8 @@ func TestIgbGivesEveryPublishedThroughput(t *testing.T) {
 }
 
 // By hand, with frames of 12,304 ns and cycles of 125 µs, of which the guard
-// closes one DTXMXPKTSZ: 4 KB and L = 860 ns give a period of 20,038 ns, so
-// 1 + floor(80,440 / 20,038) = 5 frames; L = 940 ns makes that 4. A DTXMXPKTSZ
+// closes one DTXMXPKTSZ: 4 KB and L = 860 ns give a period of 20,052 ns, so
+// 1 + floor(80,440 / 20,052) = 5 frames; L = 940 ns makes that 4. A DTXMXPKTSZ
 // of 1536 gives 1 + floor(100,408 / 12,304) = 9.
 func TestFramesACycleAreThoseOfTheArithmetic(t *testing.T) {
 	tsn := []KV{{"qav", "on"}, {"queue0.txtime", "on"}, {"txpbsize", "8kb,8kb,4kb,4kb"}}
