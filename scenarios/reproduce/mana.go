@@ -21,6 +21,7 @@ import (
 var manaBQL = Experiment{
 	Name:    "mana-bql",
 	Device:  "mana",
+	Varied:  []string{"queues", "bql"},
 	Summary: "latency behind bulk TCP with and without byte queue limits",
 	Fitted: []Parameter{
 		{"mana tcp pacing", units.Duration(tcpPacing).String(),
