@@ -70,5 +70,6 @@ func (f *replayFlags) runLive(cmd *cobra.Command, c *config) error {
 	if r == nil {
 		return err
 	}
+	r.Version = ownVersion()
 	return errors.Join(writeResult(cmd, f.jsonFile, r.WriteTable, r.WriteJSON, r.Holds()), err)
 }

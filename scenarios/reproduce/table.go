@@ -14,7 +14,7 @@ import (
 // Widths from which on a cell goes on in the next line, so that tables fit 120
 // columns.
 const (
-	conditionWidth = 28
+	conditionWidth = 27
 	metricWidth    = 25
 	meaningWidth   = 40
 	nameWidth      = 25
