@@ -144,8 +144,7 @@ func orphanNotes(s *format.Scenario) (notes []string) {
 			d, err := deviceOf(&n)
 			return err == nil && !d.Config.BQL.On
 		}) {
-			notes = append(notes, fmt.Sprintf("workload %s: without BQL the latency beside it is an upper bound: a TAP orphans the sk_buff, so TCP small queues does not limit what waits in the ring; "+
-				"over a real card's driver it is milliseconds (--kernel model counts the ring)", w.Name))
+			notes = append(notes, fmt.Sprintf("workload %s: latency without BQL is an upper bound: a TAP orphans the sk_buff, so TCP small queues does not count what is in the ring; real drivers have milliseconds", w.Name))
 		}
 	}
 	return notes
