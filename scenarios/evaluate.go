@@ -59,7 +59,7 @@ func evaluateOne(e *format.Expectation, c, base *Case) (Expectation, error) {
 	}
 	x := Expectation{
 		Name: e.Name, Value: value, Expected: e.Value.Number, Op: string(e.Op), Unit: string(e.Value.Unit),
-		Tolerance: e.Tolerance.Fraction(), Source: e.Source, OK: e.Holds(value),
+		Tolerance: e.Tolerance.Fraction(), Source: e.Source, Fitted: e.Fitted, OK: e.Holds(value),
 	}
 	if x.Expected != 0 {
 		x.Error = value/x.Expected - 1

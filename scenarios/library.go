@@ -75,7 +75,7 @@ func List(path []string) ([]Entry, error) {
 // Find returns the file name and the text of a scenario: a file if name looks
 // like one, else a built-in scenario, else NAME.toml in the directories of path.
 func Find(name string, path []string) (file string, text []byte, err error) {
-	if strings.HasSuffix(name, ".toml") || strings.ContainsRune(name, os.PathSeparator) {
+	if isFile(name) {
 		text, err = os.ReadFile(name)
 		return name, text, err
 	}
@@ -89,6 +89,17 @@ func Find(name string, path []string) (file string, text []byte, err error) {
 		}
 	}
 	return "", nil, fmt.Errorf("no scenario %q: `nicemu scenarios` lists the names; a file's name ends in .toml", name)
+}
+
+// isFile says that a name is a file's.
+func isFile(name string) bool {
+	return strings.HasSuffix(name, ".toml") || strings.ContainsRune(name, os.PathSeparator)
+}
+
+// BuiltIn says whether Find takes name for a built-in scenario.
+func BuiltIn(name string) bool {
+	_, err := builtin.Open(name + ".toml")
+	return err == nil && !isFile(name)
 }
 
 // Load finds, reads and checks a scenario.

@@ -19,10 +19,14 @@ const (
 // added in later versions, never renamed; numbers are in base units.
 type Result struct {
 	Schema       int           `json:"schema"`
+	Version      string        `json:"version"` // of nicemu
 	Scenario     string        `json:"scenario"`
+	File         string        `json:"file,omitempty"`      // of the scenario, or "built in"
+	Overrides    []string      `json:"overrides,omitempty"` // KEY=VALUE on top of the file, as given
 	Seed         int64         `json:"seed"`
 	Verdict      string        `json:"verdict"`
 	Reasons      []string      `json:"reasons"`
+	Notes        []string      `json:"notes"` // what to know when reading the figures; no part of the verdict
 	Kernel       report.Kernel `json:"kernel"`
 	Clock        string        `json:"clock"`        // real, virtual
 	Backpressure string        `json:"backpressure"` // native, gate, lossy, virtio, none
@@ -40,8 +44,9 @@ type Case struct {
 	Qdiscs       []map[string]any            `json:"qdiscs"`
 	LatenessNs   report.Percentiles          `json:"lateness_ns"`
 	HostCeiling  *Ceiling                    `json:"host_ceiling,omitempty"`
+	OthersCPU    *float64                    `json:"others_cpu,omitempty"` // real clock only: share of all processors that other programs used, 0 to 1
 	Expectations []Expectation               `json:"expectations"`
-	Setup        *CardSetup                  `json:"setup,omitempty"`  // simulate only
+	Setup        *Setup                      `json:"setup,omitempty"`
 	Replay       *Replay                     `json:"replay,omitempty"` // live replay only
 
 	title    string // the swept values, for people
@@ -66,7 +71,7 @@ type NIC struct {
 	GateRescues       uint64              `json:"gate_rescues"`
 	BelowQdiscDropped uint64              `json:"below_qdisc_dropped"`
 	Interrupts        uint64              `json:"interrupts"`
-	SentPackets       uint64              `json:"sent_packets,omitempty"`   // models only: segments of GSO frames counted one by one
+	SentPackets       uint64              `json:"sent_packets"`             // segments of GSO frames counted one by one
 	ThroughputBPS     float64             `json:"throughput_bps,omitempty"` // simulate only: sent after the warm-up
 	PPS               float64             `json:"pps,omitempty"`            // simulate only: wire packets after the warm-up
 	CPUBusyNs         int64               `json:"cpu_busy_ns,omitempty"`    // simulate only: core time spent
@@ -92,6 +97,7 @@ type Expectation struct {
 	Tolerance float64 `json:"tolerance"`
 	Error     float64 `json:"error"` // value / expected - 1
 	Source    string  `json:"source"`
+	Fitted    bool    `json:"fitted"` // a parameter was chosen so that this figure comes out
 	OK        bool    `json:"ok"`
 }
 
@@ -104,7 +110,7 @@ func nicResult(device string, n *nic.NIC) *NIC {
 	r := &NIC{
 		Device:  device,
 		Offered: s.Offered.Frames, OfferedBytes: s.Offered.Bytes,
-		Sent: s.Sent.Frames, SentBytes: s.Sent.Bytes,
+		Sent: s.Sent.Frames, SentBytes: s.Sent.Bytes, SentPackets: n.Total().Packets,
 		Queued: s.Queued.Frames, QueuedBytes: s.Queued.Bytes,
 		Received: s.Delivered.Frames, ReceivedBytes: s.Delivered.Bytes,
 		Dropped: map[string]uint64{}, DroppedBytes: map[string]uint64{},

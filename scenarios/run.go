@@ -51,7 +51,7 @@ func Run(ctx context.Context, s *format.Scenario, o Options) (*Result, error) {
 	}
 	start := time.Now()
 	r := &Result{
-		Schema: 1, Scenario: s.Name, Seed: s.Seed, Verdict: VerdictOK, Reasons: []string{},
+		Schema: 1, Scenario: s.Name, Seed: s.Seed, Verdict: VerdictOK, Reasons: []string{}, Notes: []string{},
 		Kernel: o.Kernel, Clock: "real", Backpressure: string(way), Laws: report.Laws{Violations: []string{}},
 	}
 	if r.Kernel == (report.Kernel{}) {
@@ -82,6 +82,7 @@ func Run(ctx context.Context, s *format.Scenario, o Options) (*Result, error) {
 		}
 		c.HostCeiling = ceiling
 		r.Cases = append(r.Cases, c)
+		r.note(orphanNotes(points[i].Scenario)...)
 		if !o.Virtual {
 			r.judgeHost(c, points[i].Scenario, traces)
 		}
@@ -116,7 +117,11 @@ func runCase(ctx context.Context, p *format.Case, traces Traces, o *Options, r *
 		defer emulator.Hurry()()
 	}
 
-	c = &Case{Params: p.Values(), NICs: map[string]*NIC{}, Expectations: []Expectation{}, title: p.String()}
+	setup, err := setupOf(s)
+	if err != nil {
+		return nil, err
+	}
+	c = &Case{Setup: setup, Params: p.Values(), NICs: map[string]*NIC{}, Expectations: []Expectation{}, title: p.String()}
 	// A run that is interrupted, or whose loop fails, ends its workloads.
 	work, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -126,13 +131,21 @@ func runCase(ctx context.Context, p *format.Case, traces Traces, o *Options, r *
 	}()
 	samples := t.startSampling(work)
 	began := time.Now()
+	before, err := readProcessors()
+	if err != nil {
+		return nil, errors.Join(err, t.halt())
+	}
 	if err := t.loop.Do(func() { t.startSteps(s) }); err != nil {
 		return nil, errors.Join(err, t.halt())
 	}
 	c.Workloads, err = t.runWorkloads(work, s, o.Progress)
 	c.VirtualS = time.Since(began).Seconds()
+	after, statErr := readProcessors()
+	if others := after.othersSince(before); !o.Virtual {
+		c.OthersCPU = &others
+	}
 	queues, sampleErr := samples.finish()
-	if err = errors.Join(err, sampleErr); err != nil {
+	if err = errors.Join(err, statErr, sampleErr); err != nil {
 		return nil, errors.Join(err, t.halt())
 	}
 	if c.Qdiscs, err = t.qdiscs(ctx, queues); err != nil {

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"runtime"
-	"slices"
 	"sync"
 
 	"nicemu/devices/engine"
@@ -27,7 +26,7 @@ import (
 // of: programs, other qdiscs, classes and filters, a way over more than one link.
 func Simulate(ctx context.Context, s *format.Scenario, o Options) (*Result, error) {
 	r := &Result{
-		Schema: 1, Scenario: s.Name, Seed: s.Seed, Verdict: VerdictOK, Reasons: []string{},
+		Schema: 1, Scenario: s.Name, Seed: s.Seed, Verdict: VerdictOK, Reasons: []string{}, Notes: []string{},
 		Kernel: report.Kernel{Mode: string(format.KernelModel), Reason: "asked for; cards, qdiscs and traffic are models"},
 		Clock:  "virtual", Backpressure: "none", Laws: report.Laws{Violations: []string{}},
 	}
@@ -73,11 +72,7 @@ func (r *Result) take(run *modelRun) {
 	for _, v := range run.violations {
 		r.Laws.Violations = append(r.Laws.Violations, where(run.c, v))
 	}
-	for _, note := range run.notes {
-		if !slices.Contains(r.Reasons, note) {
-			r.Reasons = append(r.Reasons, note)
-		}
-	}
+	r.note(run.notes...)
 }
 
 // eachCase runs do for 0 to n-1 on as many cores as there are, each on an engine
@@ -140,6 +135,14 @@ func simulateCase(ctx context.Context, p *format.Case, traces Traces) (run model
 		run.audited++
 		if err := k.audit(); err != nil {
 			run.violations = append(run.violations, k.spec.ID()+": "+err.Error())
+		}
+	}
+	if c.Setup, err = setupOf(p.Scenario); err != nil {
+		return run, err
+	}
+	for i := range p.Scenario.Workloads {
+		if isTCP(&p.Scenario.Workloads[i]) {
+			c.Setup.TCP = &tcpSetup
 		}
 	}
 	run.c, run.notes = c, m.notes

@@ -31,19 +31,6 @@ type CardOptions struct {
 	Progress  *Progress
 }
 
-// CardSetup is what a what-if ran, with every value filled in.
-type CardSetup struct {
-	Device     string            `json:"device"`
-	Set        map[string]string `json:"set"` // knobs turned, as the driver has rounded them
-	Qdisc      string            `json:"qdisc"`
-	RateBPS    int64             `json:"rate_bps"`
-	DurationNs int64             `json:"duration_ns"`
-	WarmupNs   int64             `json:"warmup_ns"` // rates and delays are measured from then on
-	Workloads  map[string]string `json:"workloads"`
-
-	short map[string]string // workloads without what has its default
-}
-
 // SimulateCard runs a what-if in virtual time, one case for each combination of
 // the sweep.
 func SimulateCard(ctx context.Context, o CardOptions) (*Result, error) {
@@ -68,7 +55,7 @@ func SimulateCard(ctx context.Context, o CardOptions) (*Result, error) {
 		return nil, err
 	}
 	r := &Result{
-		Schema: 1, Scenario: "simulate", Seed: int64(o.Seed), Verdict: VerdictOK, Reasons: []string{},
+		Schema: 1, Scenario: "simulate", Seed: int64(o.Seed), Verdict: VerdictOK, Reasons: []string{}, Notes: []string{},
 		Kernel: report.Kernel{Mode: string(format.KernelModel), Reason: "simulate has no kernel: card, qdisc and traffic are models"},
 		Clock:  "virtual", Backpressure: "none", Laws: report.Laws{Violations: []string{}},
 	}
@@ -233,7 +220,7 @@ func (r *cardRun) measured() float64 {
 
 func (r *cardRun) result() modelRun {
 	n := nicResult(r.Device, r.stack.NIC)
-	n.readModel(r.stack, r.legs)
+	n.readModel(r.legs)
 	n.ThroughputBPS = float64(n.SentBytes-r.sent.Bytes) * 8 / r.measured()
 	n.PPS = float64(n.SentPackets-r.packets) / r.measured()
 	n.CPUBusyNs = int64(r.stack.CPU.Busy())
@@ -269,9 +256,9 @@ func (m *cardMeter) result(seconds float64) *workload.Result {
 	}
 }
 
-func (r *cardRun) setup() *CardSetup {
-	s := &CardSetup{
-		Device: r.Device, Set: r.device.Given(), Qdisc: r.Qdisc, RateBPS: int64(r.rate),
+func (r *cardRun) setup() *Setup {
+	s := &Setup{
+		CardSetup:  &CardSetup{Device: r.Device, Set: r.device.Given(), Qdisc: r.Qdisc, RateBPS: int64(r.rate)},
 		DurationNs: int64(r.Duration), WarmupNs: int64(r.warmup), Workloads: map[string]string{}, short: map[string]string{},
 	}
 	if s.Qdisc == "" {
@@ -280,6 +267,9 @@ func (r *cardRun) setup() *CardSetup {
 	for i := range r.specs {
 		spec := &r.specs[i]
 		s.Workloads[spec.Name], s.short[spec.Name] = spec.String(), spec.short()
+		if r.loads[i].sharing != nil {
+			s.TCP = &tcpSetup
+		}
 	}
 	return s
 }

@@ -80,21 +80,21 @@ func TestEachKindOfWorkloadDoesWhatItSays(t *testing.T) {
 				t.Errorf("%s: %d lost, %d delays", x.workload, *w.Lost, w.LatencyNS.Count)
 			}
 		}
-		if len(r.Reasons) != 0 {
-			t.Errorf("%s: %v", x.workload, r.Reasons)
+		if len(r.Notes) != 0 {
+			t.Errorf("%s: %v", x.workload, r.Notes)
 		}
 	}
 }
 
 func TestLaunchTimesThatTheCardIgnoresAreReported(t *testing.T) {
 	r := whatIf(t, CardOptions{Device: "igb", Workloads: []string{"talker:interval=1ms,launch"}})
-	if len(r.Reasons) != 1 || !strings.Contains(r.Reasons[0], "90 frames started before their launch time, by up to 49") {
-		t.Errorf("%v", r.Reasons)
+	if len(r.Notes) != 1 || !strings.Contains(r.Notes[0], "90 frames started before their launch time, by up to 49") {
+		t.Errorf("%v", r.Notes)
 	}
 	r = whatIf(t, CardOptions{Device: "igb", Set: []string{"qav=on", "queue0.txtime=on"}, Workloads: []string{"talker:interval=1ms,launch"}})
 	l := r.Cases[0].Workloads["talker"].LatencyNS
-	if len(r.Reasons) != 0 || l.Count != 90 || l.Max > 32 {
-		t.Errorf("%v, late by up to %d ns in %d frames", r.Reasons, l.Max, l.Count)
+	if len(r.Notes) != 0 || l.Count != 90 || l.Max > 32 {
+		t.Errorf("%v, late by up to %d ns in %d frames", r.Notes, l.Max, l.Count)
 	}
 }
 

@@ -181,13 +181,12 @@ func (c *modelCard) result() *NIC {
 	if c.out != nil {
 		n.drop("link_loss", c.out.lost)
 	}
-	n.readModel(c.stack, c.legs)
+	n.readModel(c.legs)
 	return n
 }
 
 // readModel adds what only runs on models know.
-func (n *NIC) readModel(s *stack.Stack, legs *stack.Legs) {
-	n.SentPackets = s.NIC.Total().Packets
+func (n *NIC) readModel(legs *stack.Legs) {
 	for _, l := range legs[:stack.Total] {
 		n.LegsNs = append(n.LegsNs, report.Leg{Name: l.Name, From: l.From, To: l.To, Percentiles: report.PercentilesOf(l.Histogram.Histogram)})
 	}

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"nicemu/devices/units"
+	"nicemu/scenarios/reproduce"
 )
 
 // cardSpec is one workload of a what-if: KIND or KIND:key=value,key=value,…, as for
@@ -44,7 +45,9 @@ func specKinds() []specKind {
 			{name: "rate", def: "unlimited", doc: "of payload; unlimited = as its socket's send buffer lets it"},
 			{name: "size", def: "1470b", doc: "payload of a datagram"}, queueKey,
 		}, makeUDP},
-		{"tcp", "bulk TCP flows as the layers below TCP see them (no windows, no loss recovery)", []specKey{
+		{"tcp", "bulk TCP flows as the layers below TCP see them (no windows, no loss recovery);\n" +
+			"            TCP small queues lets each flow have " + reproduce.TCPPacing.Value + " at its share of the link below itself,\n" +
+			"            fitted to " + reproduce.TCPPacing.FittedTo, []specKey{
 			{name: "flows", def: "1", doc: "how many"}, {name: "queue", def: "hash", doc: "transmit queue of all, or by hash"},
 			{name: "rate", def: "unlimited", doc: "of payload that the program writes to each flow"},
 		}, makeTCP},

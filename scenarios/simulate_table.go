@@ -30,12 +30,11 @@ func (r *Result) WriteCardTable(w io.Writer, fancy bool) error {
 	} else {
 		first.writeCardCounters(w)
 	}
-	fmt.Fprintln(w)
-	return report.Verdict(w, &r.Laws, "card", r.Verdict, r.Reasons)
+	return r.writeEnd(w)
 }
 
 // headline is what all cases have in common.
-func (s *CardSetup) headline(r *Result) string {
+func (s *Setup) headline(r *Result) string {
 	swept := func(key string) bool { _, ok := r.Cases[0].Params[key]; return ok }
 	parts := []string{s.Device}
 	for _, k := range slices.Sorted(maps.Keys(s.Set)) {

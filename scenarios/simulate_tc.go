@@ -55,6 +55,10 @@ func (t *tcModel) command(spec *format.NIC, args []string) error {
 	if !slices.Contains([]string{"add", "replace", "change", "del", "delete"}, verb) {
 		return fmt.Errorf("expected tc qdisc add, replace, change or del")
 	}
+	// First what there is no model of: its place may be none of mq either.
+	if kind := qdiscKind(args); kind != "" && kind != "mq" && !slices.Contains(qdisc.Kinds, kind) {
+		return &qdisc.NoModelError{What: "there is no model of the qdisc " + kind, Expected: "one of mq, " + strings.Join(qdisc.Kinds, ", ")}
+	}
 	place, kind, err := t.place(spec, rest)
 	if err != nil {
 		return err
@@ -94,6 +98,9 @@ func (t *tcModel) place(spec *format.NIC, words []string) (place int, kind []str
 		case "handle":
 			t.handle = strings.TrimSuffix(words[1], ":")
 		case "parent":
+			if words[1] == "root" {
+				break
+			}
 			if place, err = t.queue(words[1]); err != nil {
 				return 0, nil, err
 			}
@@ -124,9 +131,6 @@ func (t *tcModel) graft(place int, kind []string) error {
 		t.root = "mq"
 		t.fill(pfifoFast)
 		return nil
-	}
-	if !slices.Contains(qdisc.Kinds, kind[0]) {
-		return &qdisc.NoModelError{What: "there is no model of the qdisc " + kind[0], Expected: "one of mq, " + strings.Join(qdisc.Kinds, ", ")}
 	}
 	build, err := qdisc.ParseTC(kind)
 	if err != nil {

@@ -10,6 +10,7 @@ import (
 	"nicemu/replay/source"
 	"nicemu/replay/stack"
 	"nicemu/scenarios/format"
+	"nicemu/scenarios/reproduce"
 	"nicemu/scenarios/workload"
 )
 
@@ -21,9 +22,7 @@ type load interface {
 }
 
 const (
-	// tcpPacing is what the model of TCP has below itself, in time at its share
-	// of the link: the value that package reproduce found.
-	tcpPacing = 2300 * engine.Microsecond
+	tcpPacing = reproduce.TCPPacingTime
 	tcpSpread = 0.15 // so that flows do not keep step
 
 	// turnaround is the mean time in which the program at the other end of rr

@@ -20,6 +20,9 @@ const maxColumns = 6
 // expected and the verdict.
 func (r *Result) WriteTable(w io.Writer) error {
 	fmt.Fprintf(w, "%s   %s, %s clock, back-pressure %s, seed %d\n", r.Scenario, r.Kernel, r.Clock, r.Backpressure, r.Seed)
+	if len(r.Overrides) > 0 {
+		fmt.Fprintf(w, "with %s\n", strings.Join(slices.Sorted(slices.Values(r.Overrides)), ", "))
+	}
 	fmt.Fprintf(w, "%s kernel: %s\n", r.Kernel.Mode, r.Kernel.Reason)
 	for cases := range slices.Chunk(r.Cases, maxColumns) {
 		fmt.Fprintln(w)
@@ -30,8 +33,16 @@ func (r *Result) WriteTable(w io.Writer) error {
 	if err := r.writeExpectations(w); err != nil {
 		return err
 	}
+	return r.writeEnd(w)
+}
+
+// writeEnd is what comes of the run: notes, laws and the verdict.
+func (r *Result) writeEnd(w io.Writer) error {
 	fmt.Fprintln(w)
-	return report.Verdict(w, &r.Laws, "card", r.Verdict, r.Reasons)
+	for _, n := range r.Notes {
+		fmt.Fprintf(w, "note: %s\n", n)
+	}
+	return report.Verdict(w, &r.Laws, "card", r.verdict(), r.Reasons)
 }
 
 // row is one line of the table: what it is about, the metric, and its value in
@@ -102,6 +113,12 @@ func tableRows(cases []*Case) []row {
 				return ""
 			}
 			return report.Rate(c.HostCeiling.BitsPerS)
+		}},
+		row{"host", "used by others", func(c *Case) string {
+			if c.OthersCPU == nil {
+				return ""
+			}
+			return fmt.Sprintf("%.0f %%", 100**c.OthersCPU)
 		}},
 	)
 }
@@ -180,7 +197,7 @@ func nicRows(id string) []row {
 	inflight := largest(func(q report.Queue) int { return q.InflightMax })
 	ring := largest(func(q report.Queue) int { return q.RingMax })
 	return []row{
-		{id, "frames sent", of(func(n *NIC) string { return fmt.Sprint(n.Sent) })},
+		{id, "packets sent", of(func(n *NIC) string { return fmt.Sprint(n.SentPackets) })},
 		{id, "ring used, max", of(func(n *NIC) string { return fmt.Sprint(ring(n)) })},
 		{id, "BQL limit, end", of(func(n *NIC) string { return report.Bytes(float64(limit(n))) })},
 		{id, "BQL in flight, max", of(func(n *NIC) string { return report.Bytes(float64(inflight(n))) })},
@@ -240,8 +257,11 @@ func (r *Result) writeExpectations(w io.Writer) error {
 				header = true
 			}
 			verdict := "ok"
-			if !x.OK {
+			switch {
+			case !x.OK:
 				verdict = "FAILED"
+			case x.Fitted:
+				verdict = "fitted"
 			}
 			claim := x.Op + " " + formatIn(x.Unit, x.Expected)
 			if x.Tolerance > 0 {

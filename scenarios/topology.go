@@ -8,7 +8,6 @@ import (
 	"slices"
 	"strings"
 
-	"nicemu/devices"
 	"nicemu/devices/engine"
 	"nicemu/devices/nic"
 	"nicemu/devices/units"
@@ -80,11 +79,8 @@ func build(ctx context.Context, s *format.Scenario, traces Traces, o *Options) (
 }
 
 func (t *topology) addCard(ctx context.Context, s *format.Scenario, traces Traces, spec *format.NIC, way emulator.Way) error {
-	d, err := devices.New(spec.Device)
+	d, err := deviceOf(spec)
 	if err != nil {
-		return err
-	}
-	if err := configure(d, spec); err != nil {
 		return err
 	}
 	if spec.MTU > d.MaxMTU {

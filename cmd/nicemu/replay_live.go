@@ -70,5 +70,6 @@ func (f *replayFlags) runLive(cmd *cobra.Command, c *config, out *outputs) error
 	if r == nil {
 		return err
 	}
+	r.Version = ownVersion()
 	return errors.Join(out.result(r.WriteTable, r.WriteJSON, r.Holds()), err)
 }

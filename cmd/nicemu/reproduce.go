@@ -26,10 +26,11 @@ time, and print published, model and error side by side. What is fitted to a
 published figure is marked and listed; everything else is a prediction.
 
 Exit status 3 if a figure is outside its tolerance. With --set the cards differ
-from the published ones, and so may the figures.`,
+from the published ones, and so may the figures; what an experiment varies
+itself, such as ixgbe's ring.tx, cannot be set.`,
 		Example: `  nicemu reproduce
   nicemu reproduce igb --json rows.json
-  nicemu reproduce ixgbe --set ring.tx=640`,
+  nicemu reproduce ixgbe --set cpu.xmit=100ns`,
 		Args: cobra.MaximumNArgs(1),
 		ValidArgsFunction: func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
 			names := []string{"all"}
@@ -78,7 +79,7 @@ from the published ones, and so may the figures.`,
 			return out.result(table, json, !off)
 		},
 	}
-	cmd.Flags().StringArrayVar(&set, "set", nil, "set a `knob=value` of the card on top of the experiment's, e.g. ring.tx=640")
+	cmd.Flags().StringArrayVar(&set, "set", nil, "set a `knob=value` of the card on top of the experiment's, e.g. cpu.xmit=100ns; not what it varies itself")
 	cmd.Flags().Uint64Var(&seed, "seed", 1, "seed of all randomness")
 	cmd.Flags().String("json", "", "write the rows as JSON to `FILE`, - for standard output instead of the table")
 	return cmd

@@ -82,6 +82,10 @@ expectation or a conservation law failed, 130 after Ctrl-C.`,
 			if err != nil {
 				return err
 			}
+			r.Version, r.File, r.Overrides = ownVersion(), file, set
+			if scenarios.BuiltIn(args[0]) {
+				r.File = "built in"
+			}
 			return out.result(r.WriteTable, r.WriteJSON, r.Holds())
 		},
 	}

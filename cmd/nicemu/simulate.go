@@ -59,6 +59,7 @@ nicemu run FILE --kernel model.`,
 			if err != nil {
 				return err
 			}
+			r.Version = ownVersion()
 			table := func(w io.Writer) error { return r.WriteCardTable(w, isTerminal(os.Stdout)) }
 			return out.result(table, r.WriteJSON, r.Verdict != scenarios.VerdictFailed)
 		},

@@ -21,7 +21,7 @@ var kindMetrics = map[Kind][]string{
 
 // nicMetrics are the members of a NIC's result that are or hold numbers.
 var nicMetrics = []string{
-	"offered", "offered_bytes", "sent", "sent_bytes", "dropped", "dropped_bytes", "queued", "queued_bytes",
+	"offered", "offered_bytes", "sent", "sent_bytes", "sent_packets", "dropped", "dropped_bytes", "queued", "queued_bytes",
 	"received", "received_bytes", "gate_excess_bytes", "gate_rescues", "below_qdisc_dropped", "interrupts", "queues", "counters",
 }
 

@@ -127,6 +127,7 @@ type Expectation struct {
 	Value     Value         `toml:"value"`               // right-hand side
 	Tolerance units.Percent `toml:"tolerance,omitempty"` // of Value, in favour of the claim
 	Source    string        `toml:"source,omitempty"`    // who says so
+	Fitted    bool          `toml:"fitted,omitempty"`    // a parameter of the models was chosen so that it holds
 }
 
 // NIC finds a card by its ID; nil if there is none.

@@ -28,7 +28,7 @@ func (p *play) result(ctx context.Context) (*scenarios.Result, error) {
 		c.LatenessNs = report.PercentilesOf(did.late)
 	}
 	r := &scenarios.Result{
-		Schema: 1, Scenario: "replay", Seed: int64(o.Seed), Verdict: scenarios.VerdictOK, Reasons: []string{},
+		Schema: 1, Scenario: "replay", Seed: int64(o.Seed), Verdict: scenarios.VerdictOK, Reasons: []string{}, Notes: []string{},
 		Kernel: scenarios.HostKernel("--live replays in this machine's kernel"),
 		Clock:  "real", Backpressure: string(o.Way), Laws: report.Laws{Violations: []string{}},
 		Cases: []*scenarios.Case{c},

@@ -14,6 +14,7 @@ import (
 var i40eTXD = Experiment{
 	Name:    "i40e-txd",
 	Device:  "i40e",
+	Varied:  []string{"max_data"},
 	Summary: "throughput of TSO against the data in one descriptor",
 	Fitted: []Parameter{
 		{"i40e fetch.bus_rate", i40eBusRate, "speed of the serial stage between TCP and wire, without the cost of descriptors",

@@ -16,6 +16,7 @@ import (
 var igbQav = Experiment{
 	Name:    "igb-qav",
 	Device:  "igb",
+	Varied:  []string{"qav", "queue0.txtime", "txpbsize", "dtxmxpktsz", "bql"},
 	Summary: "best effort beside launch-time frames against the split of the packet buffer",
 	Fitted: []Parameter{{
 		Name: "igb fetch.latency", Value: "860ns",

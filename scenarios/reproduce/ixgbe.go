@@ -14,6 +14,7 @@ import (
 var ixgbeRing = Experiment{
 	Name:    "ixgbe-ring",
 	Device:  "ixgbe",
+	Varied:  []string{"ring.tx"},
 	Summary: "pktgen on one core against the size of the transmit ring",
 	Fitted: []Parameter{{
 		Name: "ixgbe cpu.xmit + cpu.clean", Value: "186.48ns",

@@ -21,11 +21,10 @@ import (
 var manaBQL = Experiment{
 	Name:    "mana-bql",
 	Device:  "mana",
+	Varied:  []string{"queues", "bql"},
 	Summary: "latency behind bulk TCP with and without byte queue limits",
 	Fitted: []Parameter{
-		{"mana tcp pacing", units.Duration(tcpPacing).String(),
-			"what TCP lets a flow have below itself, in time at its share of the link (pacing rate >> 10)",
-			"mana-bql | before/1 queue, 8 flows | tcp_rr_p50"},
+		TCPPacing,
 		{"mana napi.stall_rate", manaStallRate + "/s", "how often a queue's poll is held up by host or hypervisor",
 			"mana-bql | after/1 queue, 8 flows | tcp_rr_p50"},
 		{"mana napi.stall_mean", manaStallMean, "mean length of a hold-up, exponential",
@@ -34,8 +33,16 @@ var manaBQL = Experiment{
 	Run: runMana,
 }
 
+// TCPPacingTime is what the model of TCP has below itself, in time at its share
+// of the link, here and everywhere else.
+const TCPPacingTime = 2300 * engine.Microsecond
+
+// TCPPacing says where it comes from.
+var TCPPacing = Parameter{"mana tcp pacing", units.Duration(TCPPacingTime).String(),
+	"what TCP lets a flow have below itself, in time at its share of the link (pacing rate >> 10)",
+	"mana-bql | before/1 queue, 8 flows | tcp_rr_p50"}
+
 const (
-	tcpPacing     = 2300 * engine.Microsecond
 	tcpSpread     = 0.15 // so that flows do not keep step
 	manaStallRate = "5"
 	manaStallMean = "160us"
@@ -180,7 +187,7 @@ func (c *manaCondition) once(overrides []KV, seed uint64) (run manaRun, err erro
 // bulkTCP hashes flows to queues. The card serves busy queues alike, and a
 // queue its flows.
 func bulkTCP(e *engine.Engine, queues, flows int) *source.TCP {
-	t := &source.TCP{Pacing: tcpPacing, Spread: tcpSpread}
+	t := &source.TCP{Pacing: TCPPacingTime, Spread: tcpSpread}
 	count := make([]int, queues)
 	for range flows {
 		q := e.Rand().IntN(queues)

@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"math"
 	"runtime"
+	"slices"
 	"sync"
 
 	"nicemu/devices"
@@ -48,6 +49,7 @@ type Experiment struct {
 	Name    string // igb-qav, mana-bql, i40e-txd, tsnep-irq or ixgbe-ring
 	Device  string
 	Summary string
+	Varied  []string // knobs that the experiment itself turns from row to row
 	Fitted  []Parameter
 	// Run models the experiment. Overrides go on top of its own settings.
 	Run func(overrides []KV, seed uint64) ([]Row, error)
@@ -152,8 +154,14 @@ func build(e *engine.Engine, root func(int) qdisc.Qdisc, name string, own, overr
 }
 
 // Run models the given experiments on as many cores as there are and returns
-// their rows in the given order. The result does not depend on the cores.
+// their rows in the given order. The result does not depend on the cores. An
+// override of what an experiment varies is an error: its rows would be one.
 func Run(experiments []Experiment, overrides []KV, seed uint64) ([]Row, error) {
+	for i := range experiments {
+		if err := experiments[i].check(overrides); err != nil {
+			return nil, err
+		}
+	}
 	rows := make([][]Row, len(experiments))
 	err := parallel(len(experiments), func(i int) (err error) {
 		if rows[i], err = experiments[i].Run(overrides, seed); err != nil {
@@ -166,6 +174,17 @@ func Run(experiments []Experiment, overrides []KV, seed uint64) ([]Row, error) {
 		all = append(all, r...)
 	}
 	return all, err
+}
+
+// check refuses overrides of what the experiment varies.
+func (x *Experiment) check(overrides []KV) error {
+	for _, kv := range overrides {
+		if slices.Contains(x.Varied, kv.Key) {
+			return fmt.Errorf("%s: the experiment varies %s itself, so that its rows would all be of %s; expected another knob, or `nicemu simulate --device %s --set %s=%s`",
+				x.Name, kv.Key, kv.Value, x.Device, kv.Key, kv.Value)
+		}
+	}
+	return nil
 }
 
 // cores bounds the model runs under way.

@@ -4,36 +4,56 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 
 	"nicemu/replay/report"
 )
 
-// WriteTable prints rows as aligned columns, and their reasons below.
+// Widths from which on a cell goes on in the next line, so that tables fit 120
+// columns.
+const (
+	conditionWidth = 27
+	metricWidth    = 25
+	meaningWidth   = 40
+	nameWidth      = 25
+	fittedToWidth  = 30
+	whyWidth       = 110
+)
+
+// WriteTable prints rows as aligned columns, and their reasons below. Live
+// figures have columns if there is one.
 func WriteTable(w io.Writer, rows []Row) error {
 	tw := report.Table(w)
-	fmt.Fprintln(tw, "EXPERIMENT\tCONDITION\tMETRIC\tPUBLISHED\tMODEL\tERROR\tLIVE\tERROR\tUNIT\t\t")
+	live := slices.ContainsFunc(rows, func(r Row) bool { return r.Live != nil })
+	head := []string{"EXPERIMENT", "CONDITION", "METRIC", "PUBLISHED", "MODEL", "ERROR"}
+	if live {
+		head = append(head, "LIVE", "ERROR")
+	}
+	writeCells(tw, append(head, "UNIT", "", ""))
 	var whys []string
-	number := map[string]int{}
 	for i := range rows {
 		r := &rows[i]
 		note := ""
 		if r.Why != "" {
-			if number[r.Why] == 0 {
+			if !slices.Contains(whys, r.Why) {
 				whys = append(whys, r.Why)
-				number[r.Why] = len(whys)
 			}
-			note = fmt.Sprintf("[%d]", number[r.Why])
+			note = fmt.Sprintf("[%d]", 1+slices.Index(whys, r.Why))
 		}
-		fmt.Fprintf(tw, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", r.Experiment, r.Condition, r.Metric,
-			r.published(), figure(&r.Model), percent(r.ModelError), figure(r.Live), percent(r.LiveError), r.Unit, r.kind(), note)
+		cells := []string{r.Experiment, wrap(r.Condition, conditionWidth), wrap(r.Metric, metricWidth), r.published(), figure(&r.Model), percent(r.ModelError)}
+		if live {
+			cells = append(cells, figure(r.Live), percent(r.LiveError))
+		}
+		writeCells(tw, append(cells, r.Unit, r.kind(), note))
 	}
 	if err := tw.Flush(); err != nil {
 		return err
 	}
 	for i, why := range whys {
-		if _, err := fmt.Fprintf(w, "[%d] %s\n", i+1, why); err != nil {
+		text := fmt.Sprintf("[%d] %s", i+1, why)
+		if _, err := fmt.Fprintln(w, strings.ReplaceAll(wrap(text, whyWidth), "\n", "\n    ")); err != nil {
 			return err
 		}
 	}
@@ -43,11 +63,52 @@ func WriteTable(w io.Writer, rows []Row) error {
 // WriteFitted prints what was fitted.
 func WriteFitted(w io.Writer, parameters []Parameter) error {
 	tw := report.Table(w)
-	fmt.Fprintln(tw, "FITTED\tVALUE\tMEANING\tFITTED TO")
+	writeCells(tw, []string{"FITTED", "VALUE", "MEANING", "FITTED TO"})
 	for _, p := range parameters {
-		fmt.Fprintf(tw, "%s\t%s\t%s\t%s\n", p.Name, p.Value, p.Meaning, p.FittedTo)
+		writeCells(tw, []string{wrap(p.Name, nameWidth), p.Value, wrap(p.Meaning, meaningWidth), wrap(p.FittedTo, fittedToWidth)})
 	}
 	return tw.Flush()
+}
+
+// writeCells writes a row of a table, on as many lines as its highest cell has.
+func writeCells(w io.Writer, cells []string) {
+	lines := make([][]string, len(cells))
+	height := 0
+	for i, c := range cells {
+		lines[i] = strings.Split(c, "\n")
+		height = max(height, len(lines[i]))
+	}
+	for y := range height {
+		for i := range cells {
+			if i > 0 {
+				fmt.Fprint(w, "\t")
+			}
+			if y < len(lines[i]) {
+				fmt.Fprint(w, lines[i][y])
+			}
+		}
+		fmt.Fprintln(w)
+	}
+}
+
+// wrap breaks text into lines of at most so many characters: at spaces, else
+// after a slash or an underscore.
+func wrap(text string, width int) string {
+	runes := []rune(text)
+	var lines []string
+	for len(runes) > width {
+		at := width // of the next line's beginning
+		for _, breaks := range []string{" ", "/_"} {
+			last := strings.LastIndexAny(string(runes[:width]), breaks)
+			if last > 0 {
+				at = len([]rune(string(runes[:width])[:last])) + 1
+				break
+			}
+		}
+		lines = append(lines, strings.TrimSpace(string(runes[:at])))
+		runes = runes[at:]
+	}
+	return strings.Join(append(lines, string(runes)), "\n")
 }
 
 func (r *Row) kind() string {

@@ -14,6 +14,7 @@ import (
 var tsnepIRQ = Experiment{
 	Name:    "tsnep-irq",
 	Device:  "tsnep",
+	Varied:  []string{"coalesce.rx_usecs", "coalesce.mode", "napi.repoll"},
 	Summary: "receiving TCP on a slow core, with and without interrupt delay",
 	Fitted: []Parameter{
 		{
