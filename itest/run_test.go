@@ -239,6 +239,10 @@ func TestIntegrationBQLLatency(t *testing.T) {
 	if off.Backlog("client/eth0") > on.Backlog("client/eth0")/4 {
 		t.Errorf("qdisc backlog: %v bytes without BQL, %v with", off.Backlog("client/eth0"), on.Backlog("client/eth0"))
 	}
+	with, without := on.Workloads["probe"].LatencyNS, off.Workloads["probe"].LatencyNS
+	if r.Verdict != scenarios.VerdictDegraded && without.P50 < 4*with.P50 { // over a TAP it is more than the scenario claims for models too
+		t.Errorf("the probe's median is %d ns with BQL, %d ns without", with.P50, without.P50)
+	}
 	if e := on.NICs["client/eth0"].GateExcessBytes; r.Backpressure == string(emulator.Gate) && e.P99 != 0 {
 		t.Errorf("gate excess %+v", e)
 	}
