@@ -38,6 +38,10 @@ func TestCapturesCutAnywhere(t *testing.T) {
 			o.Files = []string{path}
 			w := play(t, o)
 			var bad *capture.FormatError
+			var nothing *NothingError
+			if errors.As(w.err, &nothing) && nothing.Captures[0].Packets == 0 { // the headers alone
+				continue
+			}
 			if w.err != nil && (!errors.As(w.err, &bad) || bad.File != path || bad.Expected == "") {
 				t.Fatalf("%d bytes: %v", n, w.err)
 			}
