@@ -59,7 +59,7 @@ func interesting(ifindex int) []unix.SockFilter {
 		{Code: equal, Jf: 4, K: swap16(unix.RTM_NEWTCLASS)},
 		{Code: load, K: tcmHandle},
 		{Code: and, K: swap(0xfff0fffe)},
-		{Code: equal, Jf: 1, K: swap(tbfMajor << 16)},
+		{Code: equal, Jf: 1, K: swap(valveMajor << 16)},
 		{Code: ret, K: 0},
 		{Code: ret, K: 1<<32 - 1},
 	}
@@ -161,7 +161,7 @@ func (g *Gate) ensureLane(qdiscs []object, q int, place uint32, configured bool)
 		return false, nil
 	}
 	var in tree
-	if what >= tbf && configured && inside != nil {
+	if what >= valve && configured && inside != nil {
 		if in, err = g.capture(qdiscs, *inside); err != nil {
 			return false, err
 		}
@@ -175,12 +175,12 @@ func (g *Gate) missing(qdiscs []object, q int, place uint32) (what missing, insi
 		there := at(qdiscs, place)
 		return there != nil && there.handle == handle
 	}
-	inside = at(qdiscs, tbfClass(q))
+	inside = at(qdiscs, valveClass(q))
 	switch {
 	case !is(place, selectorHandle(q)):
 		return everything, at(qdiscs, place)
-	case !is(trafficClass(q), tbfHandle(q)):
-		return tbf, at(qdiscs, trafficClass(q))
+	case !is(trafficClass(q), valveHandle(q)):
+		return valve, at(qdiscs, trafficClass(q))
 	case inside == nil:
 		return user, nil
 	case !is(kickClass(q), sinkHandle(q)):
@@ -197,7 +197,7 @@ func (g *Gate) adopt(lanes int) error {
 	}
 	limits := make([]uint32, lanes)
 	for q := range limits {
-		user := at(qdiscs, tbfClass(q))
+		user := at(qdiscs, valveClass(q))
 		if user == nil {
 			return errors.New("the qdiscs changed while the gate was put back")
 		}

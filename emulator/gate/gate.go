@@ -203,7 +203,7 @@ func (g *Gate) Rescue(q int) (bool, error) {
 	if before != g.lanes[i].seen { // the next Flush has work to do anyway
 		return false, nil
 	}
-	waiting, err := g.tc.backlog(tbfHandle(i))
+	waiting, err := g.tc.backlog(valveHandle(i))
 	if err != nil || waiting == 0 {
 		return false, err
 	}

@@ -15,7 +15,7 @@ import (
 // nobody gave a handle, and above what people type.
 const (
 	selectorMajor = tap.KickMajor        // a frame with this handle as its priority is a kick
-	tbfMajor      = tap.KickMajor + 0x10 // known to the filter in follow.go
+	valveMajor    = tap.KickMajor + 0x10 // known to the filter in follow.go
 	sinkMajor     = tap.KickMajor + 0x20
 	mqMajor       = tap.KickMajor + 0x40
 )
@@ -26,13 +26,13 @@ func Owns(handle uint32) bool {
 }
 
 func selectorHandle(q int) uint32 { return netlink.MakeHandle(selectorMajor+uint16(q), 0) }
-func tbfHandle(q int) uint32      { return netlink.MakeHandle(tbfMajor+uint16(q), 0) }
+func valveHandle(q int) uint32    { return netlink.MakeHandle(valveMajor+uint16(q), 0) }
 func sinkHandle(q int) uint32     { return netlink.MakeHandle(sinkMajor+uint16(q), 0) }
 
-// Classes of the selector and of the tbf.
+// Classes of the selector and of the valve.
 func kickClass(q int) uint32    { return selectorHandle(q) | 1 }
 func trafficClass(q int) uint32 { return selectorHandle(q) | 2 }
-func tbfClass(q int) uint32     { return tbfHandle(q) | 1 }
+func valveClass(q int) uint32   { return valveHandle(q) | 1 }
 
 // addSelector puts the qdisc that tells kicks from traffic at parent. Both kinds hand a packet whose priority is one of
 // their classes to that class, and everything else to the second.
@@ -115,7 +115,7 @@ const (
 	nothing missing = iota
 	sink            // the kick sink only
 	user            // the user's qdisc, and maybe the sink
-	tbf             // the tbf and all beneath
+	valve           // the valve and all beneath
 	everything
 )
 
@@ -130,7 +130,7 @@ func (g *Gate) build(q int, parent uint32, what missing, in tree) error {
 	if err := g.tc.send(unix.RTM_NEWQDISC, replace, o); err != nil {
 		return err
 	}
-	if what >= tbf {
+	if what >= valve {
 		if err := g.addValve(q); err != nil {
 			return err
 		}
@@ -138,7 +138,7 @@ func (g *Gate) build(q int, parent uint32, what missing, in tree) error {
 	if what < user {
 		return nil
 	}
-	return g.plant(in, tbfClass(q))
+	return g.plant(in, valveClass(q))
 }
 
 func fifoOptions(limit uint32) *attr {

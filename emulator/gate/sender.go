@@ -67,11 +67,11 @@ func (s *sender) prepare(t *tc, valve string, limits []uint32) {
 	const mark = 0xfedcba98
 	s.messages = s.messages[:0]
 	for q, limit := range limits {
-		o := object{handle: tbfHandle(q), parent: trafficClass(q), kind: "tbf", options: tbfOptions(mark, limit)}
+		o := object{handle: valveHandle(q), parent: trafficClass(q), kind: "tbf", options: tbfOptions(mark, limit)}
 		m := t.request(unix.RTM_NEWQDISC, noFlags, o).Serialize()
 		if s.hfsc {
 			curves := nest(&attr{nl.TCA_HFSC_USC, serviceCurve(mark, 1, 1)})
-			o = object{handle: tbfClass(q), parent: tbfHandle(q), kind: "hfsc", options: curves}
+			o = object{handle: valveClass(q), parent: valveHandle(q), kind: "hfsc", options: curves}
 			m = t.request(unix.RTM_NEWTCLASS, noFlags, o).Serialize()
 		}
 		s.burstAt = bytes.LastIndex(m, binary.NativeEndian.AppendUint32(nil, mark))

@@ -20,7 +20,7 @@ func (g *Gate) addValve(q int) error {
 		}
 		g.valve = "tbf"
 	}
-	o := object{handle: tbfHandle(q), parent: trafficClass(q), kind: "tbf", options: tbfOptions(MaxPacket, endless)}
+	o := object{handle: valveHandle(q), parent: trafficClass(q), kind: "tbf", options: tbfOptions(MaxPacket, endless)}
 	err := g.tc.send(unix.RTM_NEWQDISC, replace, o)
 	if errors.Is(err, unix.ENOENT) {
 		return fmt.Errorf("the gate needs hfsc and matchall, or tbf (CONFIG_NET_SCH_HFSC, CONFIG_NET_CLS_MATCHALL, CONFIG_NET_SCH_TBF): %w", err)
@@ -32,10 +32,10 @@ func (g *Gate) addValve(q int) error {
 // no JSON.
 func (g *Gate) addClass(q int) error {
 	const first, allProtocols = 1 << 16, 0x0300 // ETH_P_ALL as it is on the wire
-	hfsc := object{handle: tbfHandle(q), parent: trafficClass(q), kind: "hfsc", options: &attr{nl.TCA_OPTIONS, (&nl.TcHfscOpt{}).Serialize()}}
-	class := object{handle: tbfClass(q), parent: tbfHandle(q), kind: "hfsc", options: hfscOptions(0)}
-	all := object{parent: tbfHandle(q), info: first | allProtocols, kind: "matchall",
-		options: nest(&attr{nl.TCA_MATCHALL_CLASSID, binary.NativeEndian.AppendUint32(nil, tbfClass(q))})}
+	hfsc := object{handle: valveHandle(q), parent: trafficClass(q), kind: "hfsc", options: &attr{nl.TCA_OPTIONS, (&nl.TcHfscOpt{}).Serialize()}}
+	class := object{handle: valveClass(q), parent: valveHandle(q), kind: "hfsc", options: hfscOptions(0)}
+	all := object{parent: valveHandle(q), info: first | allProtocols, kind: "matchall",
+		options: nest(&attr{nl.TCA_MATCHALL_CLASSID, binary.NativeEndian.AppendUint32(nil, valveClass(q))})}
 	if err := g.tc.send(unix.RTM_NEWQDISC, replace, hfsc); err != nil {
 		return err
 	}
