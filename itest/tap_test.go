@@ -469,8 +469,15 @@ func TestIntegrationExistingInterfaceIsNotTouched(t *testing.T) {
 
 func TestIntegrationClosedPortLeavesNothing(t *testing.T) {
 	ns := newNS(t, "a")
-	fds := func() int { e, _ := os.ReadDir("/proc/self/fd"); return len(e) }
-	before := fds()
+	open := func() (targets []string) {
+		all, _ := os.ReadDir("/proc/self/fd")
+		for _, e := range all {
+			target, _ := os.Readlink("/proc/self/fd/" + e.Name())
+			targets = append(targets, target)
+		}
+		return targets
+	}
+	before := open()
 	for range 3 {
 		p, err := tap.Open(ns, tap.Config{Name: "nic0", Queues: 4, Addrs: addrs(1)})
 		if err != nil {
@@ -492,8 +499,8 @@ func TestIntegrationClosedPortLeavesNothing(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if after := fds(); after > before {
-		t.Fatalf("%d descriptors before, %d after", before, after)
+	if after := open(); len(after) > len(before) {
+		t.Fatalf("descriptors before: %q\nafter: %q", before, after)
 	}
 }
 
