@@ -213,21 +213,6 @@ func (f *hearing) frames(t *testing.T) (list [][]byte) {
 	}
 }
 
-// namespace makes one for the time of the test.
-func namespace(t *testing.T, name string) *netns.NS {
-	t.Helper()
-	ns, err := netns.Create(fmt.Sprintf("%d-%s", os.Getpid(), name))
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := ns.Delete(); err != nil {
-			t.Error(err)
-		}
-	})
-	return ns
-}
-
 func stream(files ...string) replay.StreamOptions {
 	return replay.StreamOptions{InputOptions: replay.InputOptions{Files: files}}
 }
@@ -243,7 +228,7 @@ func TestIntegrationLiveReplaySendsEveryFrameWhenDue(t *testing.T) {
 		want = append(want, capturetest.UDP(60+29*i))
 		f.Record(capturetest.Start, uint32(i*gap), len(want[i]), want[i])
 	}
-	ns := namespace(t, "far")
+	ns := newNS(t, "far")
 	far := hear(t, ns)
 	_, c := play(t, liveplay.Options{
 		StreamOptions: stream(captureFile(t, f.B)), Device: device(t, "i210"), Peer: ns.Name(), Far: device(t, "i210"),
@@ -268,7 +253,7 @@ func TestIntegrationLiveReplayOfGSOPackets(t *testing.T) {
 	wire := uint64(big + (big-header-1)/mss*header + small)
 	for offload, frames := range map[replay.Offload]uint64{replay.Keep: 2, replay.Segment: 11} {
 		t.Run(string(offload), func(t *testing.T) {
-			ns := namespace(t, "far")
+			ns := newNS(t, "far")
 			far := hear(t, ns)
 			o := stream(captureFile(t, capturetest.TSO()))
 			o.Offload = offload
@@ -344,7 +329,7 @@ func TestIntegrationPriorityOvertakesInTheQdisc(t *testing.T) {
 	file := captureFile(t, f.B)
 	for by, overtakes := range map[string]bool{"pcp": true, "hash": false} {
 		t.Run(by, func(t *testing.T) {
-			ns := namespace(t, "far")
+			ns := newNS(t, "far")
 			far := hear(t, ns)
 			o := stream(file)
 			if err := o.Queues.By.UnmarshalText([]byte(by)); err != nil {
@@ -373,7 +358,7 @@ func TestIntegrationLiveReplayFromTheWire(t *testing.T) {
 	const frames = 2000
 	for _, knobs := range [][]string{{"ring.rx=4096"}, {"ring.rx=16", "coalesce.mode=delay", "coalesce.rx_usecs=100us"}} {
 		t.Run(knobs[0], func(t *testing.T) {
-			ns := namespace(t, "near")
+			ns := newNS(t, "near")
 			near := hear(t, ns)
 			o := stream(sameFrames(t, frames, 64))
 			o.Schedule.TopSpeed = true
@@ -394,7 +379,7 @@ func TestIntegrationLiveReplayFromTheWire(t *testing.T) {
 // has the card's name already stays what it is.
 func TestIntegrationLiveReplayLeavesTheNamespaceAsItWas(t *testing.T) {
 	needRoot(t)
-	ns := namespace(t, "users")
+	ns := newNS(t, "users")
 	other, err := tap.Open(ns, tap.Config{Name: "nicemu0"})
 	if err != nil {
 		t.Fatal(err)

@@ -53,22 +53,8 @@ func followsTrace(t *testing.T, c *scenarios.Case, least float64) {
 
 // Without BQL the ring holds what leaves while a busy host is late.
 func TestIntegrationALinkFollowsItsTrace(t *testing.T) {
-	needRoot(t)
 	file, text := scenarioWithTrace(t)
-	s, err := format.Parse(file, []byte(text), scenarios.FormatOptions())
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := s.Set("nic.bql=false"); err != nil {
-		t.Fatal(err)
-	}
-	r, err := scenarios.Run(t.Context(), s, scenarios.Options{Way: emulator.Auto})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if len(r.Laws.Violations) > 0 || r.Laws.Checked == 0 {
-		t.Errorf("laws: %+v", r.Laws)
-	}
+	r := runFile(t, file, text, "nic.bql=false")
 	followsTrace(t, r.Cases[0], 0.5)
 }
 

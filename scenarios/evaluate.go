@@ -17,6 +17,9 @@ func evaluate(s *format.Scenario, points []format.Case, r *Result) error {
 	}
 	for k := range s.Expect {
 		e := &s.Expect[k]
+		if len(e.Kernel) > 0 && !slices.Contains(e.Kernel, format.Kernel(r.Kernel.Mode)) {
+			continue
+		}
 		for i := range points {
 			if !e.Case.Matches(&points[i]) {
 				continue

@@ -83,6 +83,29 @@ func TestAClaimAboutACaseThatWasLeftOutIsNotJudged(t *testing.T) {
 	}
 }
 
+func TestAClaimIsJudgedOnTheKernelsThatItIsMadeFor(t *testing.T) {
+	for _, mode := range []format.Kernel{format.KernelHost, format.KernelLab, format.KernelModel} {
+		s, err := Load("bql-latency", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r := &Result{Verdict: VerdictOK, Kernel: report.Kernel{Mode: string(mode)}}
+		points := s.Cases()
+		for i := range points { // BQL cuts the latency to three tenths
+			p50, goodput := []int64{1000, 300}[i], 1e9
+			r.Cases = append(r.Cases, &Case{title: points[i].String(), NICs: map[string]*NIC{"client/eth0": {}}, Workloads: map[string]*workload.Result{
+				"probe": {LatencyNS: &report.Latency{Percentiles: report.Percentiles{P50: p50}}}, "bulk": {GoodputBPS: &goodput},
+			}})
+		}
+		if err := evaluate(s, points, r); err != nil {
+			t.Fatal(err)
+		}
+		if enough := mode == format.KernelModel; (r.Verdict == VerdictOK) != enough || len(r.Cases[1].Expectations) != 3 {
+			t.Errorf("%s: %s %q", mode, r.Verdict, r.Reasons)
+		}
+	}
+}
+
 func TestADegradedCaseProvesNothing(t *testing.T) {
 	r := judged(t, 1000, 100)
 	r.degrade(r.Cases[1], "too slow")

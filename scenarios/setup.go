@@ -69,7 +69,7 @@ type TCPSetup struct {
 	Source   string `json:"source"`
 }
 
-var tcpSetup = TCPSetup{int64(tcpPacing), "fitted to " + reproduce.TCPPacing.FittedTo}
+var tcpSetup = TCPSetup{int64(reproduce.TCPPacingTime), "fitted to " + reproduce.TCPPacing.FittedTo}
 
 // setupOf fills in what the scenario of a case says. Its cards can be made: the
 // caller has made them.
@@ -144,7 +144,7 @@ func orphanNotes(s *format.Scenario) (notes []string) {
 			d, err := deviceOf(&n)
 			return err == nil && !d.Config.BQL.On
 		}) {
-			notes = append(notes, fmt.Sprintf("workload %s: latency without BQL is an upper bound: a TAP orphans the sk_buff, so TCP small queues does not count what is in the ring; real drivers have milliseconds", w.Name))
+			notes = append(notes, fmt.Sprintf("workload %s: latency without BQL is an upper bound: a TAP orphans the sk_buff, so TCP small queues does not count what is in the ring", w.Name))
 		}
 	}
 	return notes

@@ -8,6 +8,7 @@ import (
 	"nicemu/devices/units"
 	"nicemu/replay/source"
 	"nicemu/replay/stack"
+	"nicemu/scenarios/reproduce"
 
 	"github.com/HdrHistogram/hdrhistogram-go"
 )
@@ -71,7 +72,7 @@ func makeUDP(v *specValues, r *cardRun) cardLoad {
 
 func makeTCP(v *specValues, r *cardRun) cardLoad {
 	n := v.count("flows", 1, 1024)
-	src := &source.TCP{Pacing: tcpPacing, Spread: tcpSpread, Segmented: !r.device.TSO, Rates: make([]float64, n)}
+	src := &source.TCP{Pacing: reproduce.TCPPacingTime, Spread: tcpSpread, Segmented: !r.device.TSO, Rates: make([]float64, n)}
 	if !v.is("rate", "unlimited") {
 		src.Limit = v.rate("rate")
 	}

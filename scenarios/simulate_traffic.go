@@ -22,7 +22,6 @@ type load interface {
 }
 
 const (
-	tcpPacing = reproduce.TCPPacingTime
 	tcpSpread = 0.15 // so that flows do not keep step
 
 	// turnaround is the mean time in which the program at the other end of rr
@@ -164,7 +163,7 @@ type tcpLoad struct {
 
 func (m *model) newTCP(v *way) *tcpLoad {
 	l := &tcpLoad{way: v, model: m, src: source.TCP{
-		Pacing: tcpPacing, Spread: tcpSpread, MSS: v.mss(), Headers: etherHdr + v.ip + tcpHdr, Priority: v.priority,
+		Pacing: reproduce.TCPPacingTime, Spread: tcpSpread, MSS: v.mss(), Headers: etherHdr + v.ip + tcpHdr, Priority: v.priority,
 		Segmented: v.from.segmented(), Limit: v.w.Rate, Write: int(v.w.Length),
 	}}
 	for range v.w.Flows {

@@ -6,23 +6,55 @@ import (
 	"pgregory.net/rapid"
 )
 
+// ring is a card below a valve.
+type ring struct {
+	limit, slots          int64
+	bytes, packets        uint64 // passed
+	doneBytes, doneFrames uint64
+	fifo                  []int64 // frames
+}
+
+func drawRing(t *rapid.T) (r ring) {
+	r.limit = rapid.Int64Range(0, 300000).Draw(t, "limit")
+	r.slots = rapid.Int64Range(1, 4096).Draw(t, "slots")
+	if rapid.Bool().Draw(t, "no byte limit") {
+		r.limit = 1 << 60
+	}
+	return r
+}
+
+func (r *ring) take(frame int64) {
+	r.fifo = append(r.fifo, frame)
+	r.bytes += uint64(frame)
+	r.packets++
+}
+
+func (r *ring) complete(n int) {
+	for ; n > 0 && len(r.fifo) > 0; n-- {
+		r.doneBytes += uint64(r.fifo[0])
+		r.doneFrames++
+		r.fifo = r.fifo[1:]
+	}
+}
+
+func (r *ring) room() Room {
+	return Room{Bytes: r.limit - int64(r.bytes-r.doneBytes), Packets: r.slots - int64(r.packets-r.doneFrames)}
+}
+
 // world is tbf, the qdisc beneath it and a card, as far as credit is concerned.
 type world struct {
+	ring
 	t      *rapid.T
 	cut    int // segments are cut after the qdisc to this many bytes; 0 = before it or never
 	credit Credit
 	recent recent
 	most   uint64 // largest entered in this window
 
-	tokens int64
-	queue  []int64
-
-	limit, slots          int64
-	bytes, wire, packets  uint64 // passed
-	doneBytes, doneFrames uint64
-	fifo                  []int64 // frames below the qdisc
-	burst                 int64
-	largestEver           int64
+	tokens      int64
+	queue       []int64
+	wire        uint64 // bytes passed, with the headers of segments
+	burst       int64
+	largestEver int64
 }
 
 func (w *world) enqueue(size int64) {
@@ -48,9 +80,7 @@ func (w *world) run() {
 			} else {
 				w.wire += uint64(frame)
 			}
-			w.fifo = append(w.fifo, frame)
-			w.bytes += uint64(frame)
-			w.packets++
+			w.take(frame)
 		}
 	}
 }
@@ -65,16 +95,8 @@ func (w *world) frames(size int64) (out []int64) {
 	return append(out, size)
 }
 
-func (w *world) complete(n int) {
-	for ; n > 0 && len(w.fifo) > 0; n-- {
-		w.doneBytes += uint64(w.fifo[0])
-		w.doneFrames++
-		w.fifo = w.fifo[1:]
-	}
-}
-
 func (w *world) room() Room {
-	r := Room{Bytes: w.limit - int64(w.bytes-w.doneBytes), Packets: w.slots - int64(w.packets-w.doneFrames)}
+	r := w.ring.room()
 	if w.cut > 0 {
 		r.Bytes = min(r.Bytes, (r.Packets-1)*int64(w.cut))
 	}
@@ -100,13 +122,8 @@ func (w *world) turn() bool {
 }
 
 func draw(t *rapid.T, cut int) *world {
-	w := &world{t: t, cut: cut, burst: MaxPacket}
+	w := &world{ring: drawRing(t), t: t, cut: cut, burst: MaxPacket}
 	w.tokens = w.burst + overhead // tbf_init
-	w.limit = rapid.Int64Range(0, 300000).Draw(t, "limit")
-	w.slots = rapid.Int64Range(1, 4096).Draw(t, "slots")
-	if rapid.Bool().Draw(t, "no byte limit") {
-		w.limit = 1 << 60
-	}
 	return w
 }
 

@@ -67,13 +67,12 @@ func (s *sender) prepare(t *tc, valve string, limits []uint32) {
 	const mark = 0xfedcba98
 	s.messages = s.messages[:0]
 	for q, limit := range limits {
-		o := object{handle: valveHandle(q), parent: trafficClass(q), kind: "tbf", options: tbfOptions(mark, limit)}
-		m := t.request(unix.RTM_NEWQDISC, noFlags, o).Serialize()
+		change, o := unix.RTM_NEWQDISC, object{handle: valveHandle(q), parent: trafficClass(q), kind: "tbf", options: tbfOptions(mark, limit)}
 		if s.hfsc {
-			curves := nest(&attr{nl.TCA_HFSC_USC, serviceCurve(mark, 1, 1)})
-			o = object{handle: valveClass(q), parent: valveHandle(q), kind: "hfsc", options: curves}
-			m = t.request(unix.RTM_NEWTCLASS, noFlags, o).Serialize()
+			upper := nest(&attr{nl.TCA_HFSC_USC, serviceCurve(mark, 0, 1)})
+			change, o = unix.RTM_NEWTCLASS, object{handle: valveClass(q), parent: valveHandle(q), kind: "hfsc", options: upper}
 		}
+		m := t.request(change, noFlags, o).Serialize()
 		s.burstAt = bytes.LastIndex(m, binary.NativeEndian.AppendUint32(nil, mark))
 		s.messages = append(s.messages, m)
 	}
@@ -88,9 +87,9 @@ func (s *sender) grant(lane int, burst uint32, kick bool) {
 	at := len(s.batch) + s.burstAt
 	s.batch = append(s.batch, s.messages[lane]...)
 	if s.hfsc {
-		m1, d, _ := curve(burst)
-		binary.NativeEndian.PutUint32(s.batch[at:], m1)
-		binary.NativeEndian.PutUint32(s.batch[at+4:], d)
+		rate, us := curve(burst)
+		binary.NativeEndian.PutUint32(s.batch[at:], rate)
+		binary.NativeEndian.PutUint32(s.batch[at+4:], us)
 	} else {
 		binary.NativeEndian.PutUint32(s.batch[at:], burst)
 	}

@@ -33,7 +33,7 @@ func (g *Gate) addValve(q int) error {
 func (g *Gate) addClass(q int) error {
 	const first, allProtocols = 1 << 16, 0x0300 // ETH_P_ALL as it is on the wire
 	hfsc := object{handle: valveHandle(q), parent: trafficClass(q), kind: "hfsc", options: &attr{nl.TCA_OPTIONS, (&nl.TcHfscOpt{}).Serialize()}}
-	class := object{handle: valveClass(q), parent: valveHandle(q), kind: "hfsc", options: hfscOptions(0)}
+	class := object{handle: valveClass(q), parent: valveHandle(q), kind: "hfsc", options: nest(&attr{nl.TCA_HFSC_FSC, serviceCurve(0, 0, 1<<30)}, upperLimit(0))}
 	all := object{parent: valveHandle(q), info: first | allProtocols, kind: "matchall",
 		options: nest(&attr{nl.TCA_MATCHALL_CLASSID, binary.NativeEndian.AppendUint32(nil, valveClass(q))})}
 	if err := g.tc.send(unix.RTM_NEWQDISC, replace, hfsc); err != nil {
@@ -57,16 +57,17 @@ const (
 	tickBytes = stepBytes / 125
 )
 
-// curve is a service curve of hfsc that lets bytes pass at once, nearly, and then a byte a second.
-func curve(bytes uint32) (m1, d, m2 uint32) {
-	us := (uint64(bytes)/stepBytes + 1) * curveStep
-	return uint32(uint64(bytes) * 1_000_000 / us), uint32(us), 1
+// curve is the first part of a service curve of hfsc, a rate in bytes a second and how many µs it lasts: it lets bytes
+// pass at once, nearly. After it comes a byte a second.
+func curve(bytes uint32) (rate, us uint32) {
+	steps := uint64(bytes)/stepBytes + 1
+	return uint32(uint64(bytes) * 1_000_000 / (steps * curveStep)), uint32(steps * curveStep)
 }
 
-// hfscOptions are those of the class that counts the credit: an upper limit of so many bytes from now on.
-func hfscOptions(bytes uint32) *attr {
-	m1, d, m2 := curve(bytes)
-	return nest(&attr{nl.TCA_HFSC_FSC, serviceCurve(0, 0, 1<<30)}, &attr{nl.TCA_HFSC_USC, serviceCurve(m1, d, m2)})
+// upperLimit is the option of the class that counts the credit: so many bytes from now on.
+func upperLimit(bytes uint32) *attr {
+	rate, us := curve(bytes)
+	return &attr{nl.TCA_HFSC_USC, serviceCurve(rate, us, 1)}
 }
 
 // serviceCurve is struct tc_service_curve.

@@ -10,30 +10,20 @@ import (
 // class is an hfsc class with an upper limit, the qdisc beneath it and a card, as
 // far as credit is concerned.
 type class struct {
-	t      *rapid.T
+	ring
 	credit Exact
 
 	left  int64 // of the grant; a packet passes unless it is negative
 	queue []int64
 	loss  int64 // bytes that the class loses of what is left each time it was empty
 	extra int64 // by which the user's size table lengthens each packet
-
-	limit, slots         int64
-	wire, packets        uint64 // passed
-	doneBytes, doneFrame uint64
-	fifo                 []int64
 }
 
 func newClass(t *rapid.T) *class {
 	c := &class{
-		t:     t,
+		ring:  drawRing(t),
 		loss:  rapid.Int64Range(0, tickBytes).Draw(t, "loss"),
 		extra: rapid.Int64Range(0, stab).Draw(t, "size table"),
-		limit: rapid.Int64Range(0, 300000).Draw(t, "limit"),
-		slots: rapid.Int64Range(1, 4096).Draw(t, "slots"),
-	}
-	if rapid.Bool().Draw(t, "no byte limit") {
-		c.limit = 1 << 60
 	}
 	c.credit.Reset()
 	return c
@@ -52,27 +42,13 @@ func (c *class) run() {
 		size := c.queue[0]
 		c.queue = c.queue[1:]
 		c.left -= size + c.extra
-		c.wire += uint64(size)
-		c.packets++
-		c.fifo = append(c.fifo, size)
+		c.take(size)
 	}
-}
-
-func (c *class) complete(n int) {
-	for ; n > 0 && len(c.fifo) > 0; n-- {
-		c.doneBytes += uint64(c.fifo[0])
-		c.doneFrame++
-		c.fifo = c.fifo[1:]
-	}
-}
-
-func (c *class) room() Room {
-	return Room{Bytes: c.limit - int64(c.wire-c.doneBytes), Packets: c.slots - int64(c.packets-c.doneFrame)}
 }
 
 func (c *class) turn() bool {
 	room := c.room()
-	bytes, grant := c.credit.Decide(room, c.wire, c.packets, MaxPacket)
+	bytes, grant := c.credit.Decide(room, c.bytes, c.packets, MaxPacket)
 	if grant {
 		c.left = int64(bytes)
 		if room.Open() {
@@ -122,10 +98,10 @@ func TestCardBelowAClassNeverHoldsMoreThanItsLimitAndOnePacket(t *testing.T) {
 				c.complete(rapid.IntRange(1, 60).Draw(t, "completed"))
 			}
 			c.turn()
-			if held := int64(c.wire - c.doneBytes); held > c.limit+most {
+			if held := int64(c.bytes - c.doneBytes); held > c.limit+most {
 				t.Fatalf("holds %d bytes, limit %d, largest packet %d", held, c.limit, most)
 			}
-			if held := int64(c.packets - c.doneFrame); held > c.slots {
+			if held := int64(c.packets - c.doneFrames); held > c.slots {
 				t.Fatalf("holds %d frames, slots %d", held, c.slots)
 			}
 		}
@@ -138,7 +114,7 @@ func TestCurveGrantsWhatItIsAskedFor(t *testing.T) {
 	const ticks, shift = 15_625_000, 24 // a second's, SM_SHIFT
 	rapid.Check(t, func(t *rapid.T) {
 		bytes := rapid.OneOf(rapid.Uint32Range(0, 300_000), rapid.Uint32()).Draw(t, "bytes")
-		m1, d, _ := curve(bytes)
+		m1, d := curve(bytes)
 		dx := (uint64(d)*ticks + 999_999) / 1_000_000
 		sm := (uint64(m1)<<shift + ticks - 1) / ticks
 		dy := (dx>>shift)*sm + ((dx&(1<<shift-1))*sm)>>shift

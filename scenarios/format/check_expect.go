@@ -41,6 +41,9 @@ func (c *checker) expectations() {
 		if e.Tolerance > units.Whole {
 			c.fail(join(path, "tolerance"), fmt.Sprintf("tolerance is %v", e.Tolerance), "0% to 100%")
 		}
+		if slices.Contains(e.Kernel, KernelAuto) {
+			c.fail(join(path, "kernel"), "kernel is auto", "those where the claim is made: host, lab, model")
+		}
 		c.selector(join(path, "case"), e.Case)
 		c.selector(join(path, "ratio_to"), e.RatioTo)
 		for _, to := range e.RatioTo {

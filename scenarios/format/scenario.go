@@ -121,6 +121,7 @@ type Workload struct {
 type Expectation struct {
 	Name      string        `toml:"name"`
 	Metric    string        `toml:"metric"`              // path in the case's JSON, e.g. workloads.probe.latency_ns.p50
+	Kernel    []Kernel      `toml:"kernel,omitempty"`    // where it is claimed: host, lab, model; empty is everywhere
 	Case      Selector      `toml:"case,omitempty"`      // the cases it speaks of; empty is all
 	RatioTo   Selector      `toml:"ratio_to,omitempty"`  // divide by the same metric of the case that differs in these keys
 	Op        Op            `toml:"op,omitempty"`        // default ==
